@@ -266,7 +266,7 @@ impl Sources {
     }
 }
 
-struct Found {
+struct MarkedField {
     at: usize,
     path: Vec<String>,
     number: Option<Number>,
@@ -278,7 +278,7 @@ struct Found {
 struct Finder<'a> {
     lines: Lines<'a>,
     ranges: BTreeMap<String, (f64, f64)>,
-    found: Vec<Found>,
+    found: Vec<MarkedField>,
     sources: Sources,
 }
 
@@ -339,7 +339,7 @@ impl<'a> Finder<'a> {
             Value::Float(x) => Some(Number::Real(*x.value())),
             _ => None,
         });
-        self.found.push(Found { at, path: path.to_vec(), number, range, comment: governing });
+        self.found.push(MarkedField { at, path: path.to_vec(), number, range, comment: governing });
     }
 }
 

@@ -5,7 +5,7 @@
 //! terms are those of poplibs' planner (`lib/poplin/ConvPlan.cpp`, `lib/popops/ExchangeEstimator.cpp`).
 
 use super::amp::{self, Amp, CHANNELS};
-use super::step::{Step, most_temporary, parts_of};
+use super::step::{Superstep, most_temporary, parts_of};
 use crate::arch::Bsp;
 use crate::units::Dtype;
 
@@ -62,7 +62,7 @@ pub struct GemmPlan {
     /// The splits.
     pub grid: Grid,
     /// The supersteps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<Superstep>,
     /// Cycles of all of them.
     pub cycles: f64,
 }
@@ -194,7 +194,7 @@ impl Planner<'_> {
             let times = each * grid.output_passes;
             let (received, wire) = self.wire(&grid, a / again as f64, b);
             let mut step =
-                Step::compute(chip, "multiply", cycles, tiles).receives(chip, received, received * tiles as f64);
+                Superstep::compute(chip, "multiply", cycles, tiles).receives(chip, received, received * tiles as f64);
             step.wire_cycles = wire;
             step.times = times;
             steps.push(step.holds(temporary));
@@ -207,14 +207,14 @@ impl Planner<'_> {
             // More than two senders: no tile receives while it sends.
             let received = all * (depth - 1.0) / depth;
             let mut step =
-                Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
+                Superstep::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
             if grid.depth > 2 {
                 step.wire_cycles = all / chip.exchange.bytes_per_cycle;
             }
             steps.push(step.holds(kept + received));
         } else if casts {
             let results = slice.sums * grid.output_passes as f64;
-            steps.push(Step::compute(chip, "cast", amp::cast_cycles(chip, results), tiles).holds(kept));
+            steps.push(Superstep::compute(chip, "cast", amp::cast_cycles(chip, results), tiles).holds(kept));
         }
         let cycles = parts_of(chip, &steps).total();
         GemmPlan { grid, steps, cycles }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::gemm::{self, GemmPlan, Product};
 use super::live::Live;
 use super::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, static_plan};
-use super::step::{Step, most_temporary};
+use super::step::{Superstep, most_temporary};
 use super::vertex;
 use crate::arch::{Bsp, SparseKernel};
 use crate::index::Id;
@@ -17,7 +17,7 @@ use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     pub(super) op: OperatorId,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Superstep>,
     /// Tiles at work.
     pub(super) tiles: u64,
     /// How it is split, in words.

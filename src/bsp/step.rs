@@ -4,7 +4,7 @@ use crate::arch::Bsp;
 
 /// One superstep of a plan, or several alike one after the other.
 #[derive(Debug, Clone, Default)]
-pub struct Step {
+pub struct Superstep {
     /// What it does.
     pub name: String,
     /// Times it runs.
@@ -48,7 +48,7 @@ impl Parts {
     }
 }
 
-impl Step {
+impl Superstep {
     /// A step that only computes, on `tiles` of the chip's tiles alike.
     pub fn compute(chip: &Bsp, name: &str, cycles: f64, tiles: u64) -> Self {
         let mean_cycles = cycles * tiles as f64 / chip.tile.count as f64;
@@ -83,7 +83,7 @@ impl Step {
 }
 
 /// Cycles of all steps, by where they go.
-pub fn parts_of(chip: &Bsp, steps: &[Step]) -> Parts {
+pub fn parts_of(chip: &Bsp, steps: &[Superstep]) -> Parts {
     let mut parts = Parts::default();
     for step in steps {
         parts.add(&step.parts(chip));
@@ -92,6 +92,6 @@ pub fn parts_of(chip: &Bsp, steps: &[Step]) -> Parts {
 }
 
 /// Bytes of a tile that the steps need at most at a time.
-pub fn most_temporary(steps: &[Step]) -> f64 {
+pub fn most_temporary(steps: &[Superstep]) -> f64 {
     steps.iter().map(|step| step.temporary_bytes).fold(0.0, f64::max)
 }

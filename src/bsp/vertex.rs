@@ -2,7 +2,7 @@
 //!
 //! Cycles of an element are assumed: the steps of the usual formula at the width of the data path, as on other kinds of chips.
 
-use super::step::Step;
+use super::step::Superstep;
 use crate::arch::Bsp;
 use crate::workload::{OperatorId, OperatorKind, Workload};
 
@@ -33,7 +33,7 @@ fn vertex_cycles(chip: &Bsp, elements: f64, element_bytes: u64, steps: f64) -> f
 
 /// The supersteps of an operator whose first input lies on its tiles, and the tiles at work. `foreign_bytes`: of other inputs,
 /// which come over the exchange.
-pub(super) fn in_place(chip: &Bsp, workload: &Workload, op: OperatorId, foreign_bytes: f64) -> (Vec<Step>, u64) {
+pub(super) fn in_place(chip: &Bsp, workload: &Workload, op: OperatorId, foreign_bytes: f64) -> (Vec<Superstep>, u64) {
     let operator = &workload.operators[op];
     let all = extent(workload, op);
     let tiles = chip.tile.count.min((all.elements as u64).max(1));
@@ -41,12 +41,12 @@ pub(super) fn in_place(chip: &Bsp, workload: &Workload, op: OperatorId, foreign_
     let steps = operator.kind.vector_steps().max(operator.inputs.len() as u64) as f64;
     let cycles = vertex_cycles(chip, each, all.element_bytes, steps);
     let received = (foreign_bytes / tiles as f64).ceil();
-    let step = Step::compute(chip, operator.kind.name(), cycles, tiles);
+    let step = Superstep::compute(chip, operator.kind.name(), cycles, tiles);
     (vec![step.receives(chip, received, foreign_bytes).holds(received)], tiles)
 }
 
 /// The supersteps of an operator that needs whole rows, or elements that lie elsewhere.
-pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId) -> (Vec<Step>, u64) {
+pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId) -> (Vec<Superstep>, u64) {
     let operator = &workload.operators[op];
     let all = extent(workload, op);
     let output = &workload.tensors[operator.output];
@@ -62,11 +62,11 @@ pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId) -> (Ve
     let cycles = vertex_cycles(chip, each, all.element_bytes, operator.kind.vector_steps() as f64);
     let received = (bytes / tiles as f64).ceil();
     let passes = if parts > 1 { operator.kind.passes() } else { 1 };
-    let first = Step::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
+    let first = Superstep::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
     let mut steps = vec![first.receives(chip, received, bytes).holds(received)];
     if passes > 1 {
         let found = 4.0 * (parts - 1) as f64;
-        let step = Step::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
+        let step = Superstep::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
         let mut step = step.receives(chip, found, found * tiles as f64).holds(received + found);
         step.times = passes - 1;
         steps.push(step);
@@ -75,11 +75,11 @@ pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId) -> (Ve
 }
 
 /// Bytes that change their place and their order.
-pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64) -> (Vec<Step>, u64) {
+pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64) -> (Vec<Superstep>, u64) {
     let tiles = chip.tile.count;
     let received = (bytes / tiles as f64).ceil();
     let copy = received / chip.tile.copy_bytes_per_cycle;
-    let step = Step::compute(chip, name, copy, tiles).receives(chip, received, bytes).holds(received);
+    let step = Superstep::compute(chip, name, copy, tiles).receives(chip, received, bytes).holds(received);
     (vec![step], tiles)
 }
 

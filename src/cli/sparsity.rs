@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::report::{self, MaskReport};
-use crate::sparsity::read::{FileKind, MOST_MASK_BITS, Wanted, read_mask};
+use crate::sparsity::read::{FileKind, MOST_MASK_BITS, MatrixRequest, read_mask};
 use crate::sparsity::{BlockMask, MOST_GROUP, Pattern};
 use crate::units::Dtype;
 use crate::workload;
@@ -33,7 +33,8 @@ pub(super) fn sparsity(args: &SparsityArgs) -> Result<(), Failure> {
         let file = input::open(Path::new(source)).map_err(|why| Diagnostic::new(format!("`{source}` {why}")))?;
         let density = args.density.map(checked_density).transpose()?;
         let block = args.block.unwrap_or((1, 1));
-        let wanted = Wanted { key: args.key.as_deref(), shape: args.shape, block, density, transpose: args.transpose };
+        let wanted =
+            MatrixRequest { key: args.key.as_deref(), shape: args.shape, block, density, transpose: args.transpose };
         let mask = read_mask(kind, file, &wanted).map_err(|error| refused(error.to_string()))?;
         (described(args), mask, dtype)
     } else {

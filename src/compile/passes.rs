@@ -15,7 +15,7 @@ use super::remarks;
 use super::search::context::{Effort, SearchContext};
 use super::search::epilogues::NoKernels;
 use super::search::exhaustive::{self, Exhausted};
-use super::search::partition::{Chosen, PartitionRequest, Spans};
+use super::search::partition::{Chosen, PartitionRequest, Partitioner};
 use super::verified::after_all;
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), with epilogues ([`Mode::Epilogue`]), or as many
@@ -82,39 +82,41 @@ fn compile_modes(
     let context = &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, bases };
     let is_pinned = !workload.sections.is_empty();
     let pinned = (is_pinned && modes.contains(&Mode::Fused))
-        .then(|| Spans::pinned(workload, context))
+        .then(|| Partitioner::pinned(workload, context))
         .transpose()
         .map_err(|(section, reason)| remarks::unpinnable(chip, workload, &workload.sections[section], reason))?;
     let searches = |mode: Mode| mode == Mode::Fused && !is_pinned;
     let free = modes.iter().any(|&mode| mode != Mode::Fused || searches(mode));
-    let mut spans = free
+    let mut partitioner = free
         .then(|| {
             let request = PartitionRequest {
                 singles: modes.contains(&Mode::Kbk),
                 fused: modes.iter().any(|&mode| searches(mode)),
             };
-            Spans::new(context, workload, request)
+            Partitioner::new(context, workload, request)
         })
         .transpose()
         .map_err(|failed| remarks::unplannable(chip, workload, failed))?;
-    let partitions = spans.as_mut().map_or(Ok(Vec::new()), |spans| partitions(context, spans, modes, !is_pinned))?;
+    let partitions = partitioner
+        .as_mut()
+        .map_or(Ok(Vec::new()), |partitioner| partitions(context, partitioner, modes, !is_pinned))?;
     let mut compiled = Vec::with_capacity(modes.len());
     for &mode in modes {
         let found = partitions.iter().find(|(of, _)| *of == mode);
-        let (spans, runs) = match (&spans, &pinned, found) {
+        let (partitioner, runs) = match (&partitioner, &pinned, found) {
             (_, Some(pinned), _) if mode == Mode::Fused => (pinned, pinned.all()),
-            (Some(spans), _, Some((_, runs))) => (spans, runs.clone()),
+            (Some(partitioner), _, Some((_, runs))) => (partitioner, runs.clone()),
             _ => continue,
         };
-        let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| spans.chosen(run)).collect();
+        let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| partitioner.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
         let of_a_model = workload.first_of_a_model().is_some();
         let (sections, measured): (Vec<Section>, _) = chosen.iter().map(|c| (c.section.clone(), c.run.clone())).unzip();
         if searches(mode) && sections.len() > 1 {
-            notes.push(remarks::several_sections(chip, workload, &sections, spans.whole()));
+            notes.push(remarks::several_sections(chip, workload, &sections, partitioner.whole()));
         }
         if searches(mode) {
-            notes.extend(remarks::left_out(workload.operators.len(), spans.left_out_classes()));
+            notes.extend(remarks::left_out(workload.operators.len(), partitioner.left_out_classes()));
         }
         notes.extend(remarks::loops(workload, &sections, mode));
         if mode == Mode::Epilogue {
@@ -139,27 +141,28 @@ fn compile_modes(
     Ok(compiled)
 }
 
-/// The partition of each requested mode, as indices of the runs of operators in `spans`, placed and routed. Fused comes first, because it routes single operators on the
+/// The partition of each requested mode, as indices of the runs of operators in the partitioner, placed and routed. Fused comes first, because it routes single operators on the
 /// way, at the same time; kernels with epilogues come last, because they add runs.
 fn partitions(
     context: &SearchContext<'_>,
-    spans: &mut Spans<'_>,
+    partitioner: &mut Partitioner<'_>,
     modes: &[Mode],
     fuses: bool,
 ) -> Result<Vec<(Mode, Vec<usize>)>, Diagnostic> {
     let SearchContext { chip, workload, .. } = *context;
-    let unplaceable = |spans: &Spans<'_>, run| remarks::unplaceable(chip, workload, spans.unplaced(run));
+    let unplaceable =
+        |partitioner: &Partitioner<'_>, run| remarks::unplaceable(chip, workload, partitioner.unplaced(run));
     let mut partitions = Vec::with_capacity(modes.len());
     for mode in [Mode::Fused, Mode::Kbk, Mode::Epilogue] {
         if !modes.contains(&mode) || (mode == Mode::Fused && !fuses) {
             continue;
         }
         let runs = match mode {
-            Mode::Fused => spans.fused(context).map_err(|run| unplaceable(spans, run)),
-            Mode::Kbk => spans.kernel_by_kernel(context).map_err(|run| unplaceable(spans, run)),
-            Mode::Epilogue => spans.with_epilogues(context).map_err(|failed| match failed {
+            Mode::Fused => partitioner.fused(context).map_err(|run| unplaceable(partitioner, run)),
+            Mode::Kbk => partitioner.kernel_by_kernel(context).map_err(|run| unplaceable(partitioner, run)),
+            Mode::Epilogue => partitioner.with_epilogues(context).map_err(|failed| match failed {
                 NoKernels::Unplannable(failed) => remarks::unplannable(chip, workload, failed),
-                NoKernels::Unplaced(run) => unplaceable(spans, run),
+                NoKernels::Unplaced(run) => unplaceable(partitioner, run),
             }),
         };
         partitions.push((mode, runs?));

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    BufferRole, Fabric, Flow, FlowId, FlowKind, LoopLevel, OffChip, ResourceKind, RowTile, Schedule, Section,
-    SectionGraph, Stage, StageId, Step, StreamId, Sums, continues, emits, forwards, merges, shared,
+    BufferRole, Fabric, Flow, FlowId, FlowKind, Iteration, LoopLevel, OffChip, ResourceKind, RowTile, Schedule,
+    Section, SectionGraph, Stage, StageId, StreamId, Sums, continues, emits, forwards, merges, shared,
 };
 use crate::units::{Bytes, Rate, index};
 use crate::workload::{Tensor, Workload};
@@ -20,7 +20,7 @@ use super::usage::Usage;
 
 /// Steps that stand for all others: every column tile, with the row tiles that differ.
 struct Classes {
-    steps: Vec<(Step, u64)>,
+    steps: Vec<(Iteration, u64)>,
 }
 
 impl Classes {
@@ -60,11 +60,12 @@ impl Classes {
             }
             LoopLevel::BLOCK_COLUMN | LoopLevel::COLUMN => {
                 let times = schedule.count(level) / column_tiles;
-                let steps =
-                    (0..column_tiles).map(|column_tile| (Step { block: 0, column_tile, row_tile: 0 }, times)).collect();
+                let steps = (0..column_tiles)
+                    .map(|column_tile| (Iteration { block: 0, column_tile, row_tile: 0 }, times))
+                    .collect();
                 Self { steps }
             }
-            _ => Self { steps: vec![(Step { block: 0, column_tile: 0, row_tile: 0 }, 1)] },
+            _ => Self { steps: vec![(Iteration { block: 0, column_tile: 0, row_tile: 0 }, 1)] },
         }
     }
 
@@ -247,7 +248,7 @@ impl Sizes<'_> {
         {
             return self.flits_of_sums(flow, share, stage, sums);
         }
-        let stage_flits = |stage: StageId, group: u64, wanted: &dyn Fn(Step) -> bool| {
+        let stage_flits = |stage: StageId, group: u64, wanted: &dyn Fn(Iteration) -> bool| {
             let different = self.work[stage].different_row_tiles();
             let classes = Classes::of(schedule, self.section.stages[stage].level, different);
             classes
@@ -320,7 +321,7 @@ impl Sizes<'_> {
         column_tiles.map(|column_tile| times * shared(of_column_tile(column_tile), share)).sum()
     }
 
-    fn slots(&self, share: (u64, u64), classes: &Classes, bytes: &dyn Fn(Step) -> Bytes) -> u64 {
+    fn slots(&self, share: (u64, u64), classes: &Classes, bytes: &dyn Fn(Iteration) -> Bytes) -> u64 {
         let flit = self.chip.network.flit_bytes;
         classes.steps.iter().map(|&(step, times)| times * shared(bytes(step).flits(flit).0, share)).sum()
     }

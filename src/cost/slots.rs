@@ -3,11 +3,11 @@
 use crate::units::saturating_u64;
 use std::ops::Range;
 
-use crate::program::{SectionGraph, Step, Tiling};
+use crate::program::{Iteration, SectionGraph, Tiling};
 use crate::workload::Tensor;
 
 /// Bytes of the slot of an off-chip stream or resident buffer at a step.
-pub fn slot_bytes(graph: &SectionGraph<'_>, tiling: Tiling, tensor: crate::workload::TensorId, at: Step) -> u64 {
+pub fn slot_bytes(graph: &SectionGraph<'_>, tiling: Tiling, tensor: crate::workload::TensorId, at: Iteration) -> u64 {
     let t = &graph.workload.tensors[tensor];
     if let Some((rows, columns)) = reduced_extent(graph, tiling, tensor, at) {
         return (rows.end - rows.start) * (columns.end - columns.start) * t.dtype.bytes();
@@ -57,7 +57,7 @@ pub fn reduced_extent(
     graph: &SectionGraph<'_>,
     tiling: Tiling,
     tensor: crate::workload::TensorId,
-    at: Step,
+    at: Iteration,
 ) -> Option<(Range<u64>, Range<u64>)> {
     let (stage, (of, word)) = graph.summed(tensor)?;
     let sums = graph.main_output(stage);

@@ -1,7 +1,7 @@
 //! Bytes of the transfers of an off-chip stream.
 
 use crate::arch::{Chip, TierId};
-use crate::program::{Configuration, LoopLevel, PassWork, Prefetch, Section, SectionGraph, Stage, Step, StreamId};
+use crate::program::{Configuration, Iteration, LoopLevel, PassWork, Prefetch, Section, SectionGraph, Stage, StreamId};
 use crate::units::{Bytes, index, saturating_u64};
 use crate::workload::{View, Workload};
 
@@ -29,7 +29,7 @@ pub fn transfer_bytes(
     graph: &SectionGraph<'_>,
     section: &Section,
     stream: StreamId,
-    at: Step,
+    at: Iteration,
 ) -> SlotBytes {
     let (payload, runs) = payload_and_runs(graph, section, stream, at);
     let burst = chip.memory[section.streams[stream].tier].burst_bytes;
@@ -37,11 +37,11 @@ pub fn transfer_bytes(
 }
 
 /// Runs of consecutive addresses, at least one and all of equal size, in which the slot of a stream at a step is stored.
-pub fn transfer_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Step) -> u64 {
+pub fn transfer_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Iteration) -> u64 {
     payload_and_runs(graph, section, stream, at).1
 }
 
-fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Step) -> (u64, u64) {
+fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Iteration) -> (u64, u64) {
     let off_chip = &section.streams[stream].stream;
     if off_chip.weight {
         // Weights lie off chip in the order they are read.
@@ -103,7 +103,7 @@ pub fn first_load_cycles(chip: &Chip, workload: &Workload, configuration: &Confi
 }
 
 /// Stored bytes of one slot of a weight stream: its share of values and metadata, exact over all slots.
-fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Step) -> u64 {
+fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, at: Iteration) -> u64 {
     let wanted = &section.streams[stream].stream;
     let total = graph.workload.tensors[wanted.tensor].stored_bytes();
     let whole = |stage: &Stage| stage.spec.weight == Some(wanted.tensor);

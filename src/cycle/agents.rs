@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::program::{BufferId, FlowId, FlowKind, Input, LoopLevel, ProcessKind, Step, StreamId};
+use crate::program::{BufferId, FlowId, FlowKind, Input, Iteration, LoopLevel, ProcessKind, StreamId};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::winner_tree::WinnerTree;
@@ -125,7 +125,7 @@ impl Slots {
 pub(super) fn first_reading(
     amounts: &Amounts<'_>,
     flow: FlowId,
-    at: Step,
+    at: Iteration,
     all: u64,
     (got, need): (u64, u64),
     filled_by: Option<&Agent>,

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use crate::arch::Chip;
 use crate::index::IndexVec;
 use crate::program::{
-    Amount, BufferRole, Flow, FlowKind, LoopLevel, Mapping, OffChip, ProcessGraph, Schedule, Section, SectionGraph,
-    StageId, Step, StreamId, Tiling, continues, emits, forwards, merges, shared,
+    Amount, BufferRole, Flow, FlowKind, Iteration, LoopLevel, Mapping, OffChip, ProcessGraph, Schedule, Section,
+    SectionGraph, StageId, StreamId, Tiling, continues, emits, forwards, merges, shared,
 };
 use crate::workload::TensorId;
 
@@ -28,7 +28,7 @@ pub(super) enum StageAmounts {
 
 impl StageAmounts {
     /// Flits that a firing on a row tile of `rows` moves.
-    fn flits(&self, amount: Amount, at: Step, group: u64, rows: u64) -> u64 {
+    fn flits(&self, amount: Amount, at: Iteration, group: u64, rows: u64) -> u64 {
         match self {
             Self::Gemm(gemm) => gemm.flits(amount, at, group, rows),
             Self::Simd(simd) => simd.flits(amount, at.column_tile, rows),
@@ -76,13 +76,13 @@ impl<'a> Amounts<'a> {
     }
 
     /// Where the `n`-th point of a nest begins; if `late`, where it is complete.
-    pub(super) fn step(&self, level: LoopLevel, n: u64, late: bool) -> Step {
+    pub(super) fn step(&self, level: LoopLevel, n: u64, late: bool) -> Iteration {
         let step = self.schedule.step(level, n);
         if late { self.schedule.complete(level, step) } else { step }
     }
 
     /// Where the `n`-th firing of a stage stands.
-    pub(super) fn stage_step(&self, stage: StageId, n: u64) -> Step {
+    pub(super) fn stage_step(&self, stage: StageId, n: u64) -> Iteration {
         self.step(self.section.stages[stage].level, n, true)
     }
 
@@ -119,9 +119,9 @@ impl<'a> Amounts<'a> {
     }
 
     /// Flits that a flow moves in the event at a step.
-    pub(super) fn flits(&self, flow: &Flow, at: Step) -> u64 {
+    pub(super) fn flits(&self, flow: &Flow, at: Iteration) -> u64 {
         let flit = self.chip.network.flit_bytes;
-        let of_firing = |stage: StageId, group: u64, at: Step| {
+        let of_firing = |stage: StageId, group: u64, at: Iteration| {
             self.stages[stage].flits(flow.amount, at, group, self.tiling.rows_of(at.row_tile))
         };
         let of_stage = |stage: StageId, group: u64| of_firing(stage, group, at);
@@ -183,7 +183,7 @@ impl<'a> Amounts<'a> {
     }
 
     /// Rows and columns of the part of a result that is added up over rows and complete at a step; `None` of other tensors.
-    fn sum_extent(&self, tensor: TensorId, at: Step) -> Option<(u64, u64)> {
+    fn sum_extent(&self, tensor: TensorId, at: Iteration) -> Option<(u64, u64)> {
         let (stage, (each, word)) = self.graph.summed(tensor)?;
         let of = &self.graph.workload.tensors[self.graph.main_output(stage)];
         let part = |axis: Option<usize>, whole: u64| match (
@@ -202,7 +202,7 @@ impl<'a> Amounts<'a> {
 
     /// Bytes of a slot of activations: a row tile of the columns of a column tile, or a part of a sum. Windows of images take
     /// their share of the pixels under any window, sparse tensors that of the stored values and metadata.
-    fn slot_bytes(&self, tensor: TensorId, at: Step) -> u64 {
+    fn slot_bytes(&self, tensor: TensorId, at: Iteration) -> u64 {
         if let Some((rows, columns)) = self.sum_extent(tensor, at) {
             return rows * columns * self.graph.dtype(tensor).bytes();
         }
@@ -224,13 +224,13 @@ impl<'a> Amounts<'a> {
     }
 
     /// Payload of a stream's slot, and the bytes of the bursts that hold it.
-    pub(super) fn stream_bytes(&self, stream: StreamId, at: Step) -> (u64, u64) {
+    pub(super) fn stream_bytes(&self, stream: StreamId, at: Iteration) -> (u64, u64) {
         let (payload, moved, _) = self.stored_slot(stream, at);
         (payload, moved)
     }
 
     /// Payload of a stream's slot, the bytes of the bursts that hold it, and the runs that it is stored in.
-    pub(super) fn stored_slot(&self, stream: StreamId, at: Step) -> (u64, u64, u64) {
+    pub(super) fn stored_slot(&self, stream: StreamId, at: Iteration) -> (u64, u64, u64) {
         let off_chip = &self.section.streams[stream];
         let burst = self.chip.memory[off_chip.tier].burst_bytes;
         if let Some(&last) = self.weight_slots[stream].last() {

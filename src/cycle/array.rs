@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::program::{Amount, FlowId, StageId, Step, continues, emits, forwards, merges};
+use crate::program::{Amount, FlowId, Iteration, StageId, continues, emits, forwards, merges};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::gemm_amounts::GemmAmounts;
@@ -49,7 +49,7 @@ struct Cursor {
     firing: u64,
     tile: u64,
     tiles: u64,
-    at: Step,
+    at: Iteration,
 }
 
 /// One PCU of a GEMM stage.
@@ -155,7 +155,7 @@ impl Array {
         Some(array)
     }
 
-    fn tiles(&self, amounts: &Amounts<'_>, at: Step) -> u64 {
+    fn tiles(&self, amounts: &Amounts<'_>, at: Iteration) -> u64 {
         self.work.tiles(at, self.group, amounts.tiling.rows_of(at.row_tile))
     }
 

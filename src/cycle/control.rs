@@ -8,7 +8,9 @@
 use std::cmp::Ordering;
 
 use crate::index::{Id, IndexVec};
-use crate::program::{BufferId, BufferRole, FlowId, FlowKind, Input, Mapping, ProcessKind, Step, StreamId, Streamed};
+use crate::program::{
+    BufferId, BufferRole, FlowId, FlowKind, Input, Iteration, Mapping, ProcessKind, StreamId, Streamed,
+};
 
 use super::agents::{Agent, Fill, FillGroup, Reader, Slots, Target, first_reading};
 use super::amounts::Amounts;
@@ -262,7 +264,7 @@ impl Control {
     }
 
     /// Where the `n`-th firing of an agent stands: of a store, where what it writes is complete.
-    pub(super) fn step(&self, amounts: &Amounts<'_>, agent: usize, n: u64) -> Step {
+    pub(super) fn step(&self, amounts: &Amounts<'_>, agent: usize, n: u64) -> Iteration {
         let (processes, at) = (&amounts.processes, amounts.processes.point(agent, n));
         match self.agents[agent].kind {
             ProcessKind::Store { .. } | ProcessKind::Group { .. } => {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::arch::Chip;
-use crate::program::{Amount, GemmMapping, OutputTile, SectionGraph, Stage, StageId, Step, Style, Tiling};
+use crate::program::{Amount, GemmMapping, Iteration, OutputTile, SectionGraph, Stage, StageId, Style, Tiling};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::gathered::Gathering;
@@ -80,7 +80,7 @@ impl GemmAmounts {
     }
 
     /// The pass of a group over a row tile of `rows`; of a sampled product all of them.
-    fn row_pass(&self, at: Step, group: u64, rows: u64) -> Cow<'_, RowPass> {
+    fn row_pass(&self, at: Iteration, group: u64, rows: u64) -> Cow<'_, RowPass> {
         match &self.passes {
             // A stage whose weight is not cut does the same in all column tiles.
             Passes::ByColumnTile(passes) => {
@@ -93,7 +93,7 @@ impl GemmAmounts {
     }
 
     /// Passes of a firing over a row tile of `rows`: the output tiles of a column that the first row slice has.
-    pub(super) fn row_passes(&self, at: Step, rows: u64) -> u64 {
+    pub(super) fn row_passes(&self, at: Iteration, rows: u64) -> u64 {
         match &self.passes {
             Passes::Sums(sums) => sums.row_passes(&self.shape, at),
             _ => rows.div_ceil(self.shape.tile_rows).div_ceil(self.pm),
@@ -101,17 +101,17 @@ impl GemmAmounts {
     }
 
     /// How often a firing does the work of [`Self::row_pass`].
-    fn times(&self, at: Step, rows: u64) -> u64 {
+    fn times(&self, at: Iteration, rows: u64) -> u64 {
         if matches!(self.passes, Passes::Sampled(_)) { 1 } else { self.row_passes(at, rows) }
     }
 
     /// Output tiles of a firing.
-    pub(super) fn tiles(&self, at: Step, group: u64, rows: u64) -> u64 {
+    pub(super) fn tiles(&self, at: Iteration, group: u64, rows: u64) -> u64 {
         self.times(at, rows) * self.row_pass(at, group, rows).tiles
     }
 
     /// k-steps of output tile `tile` of a firing over a row tile of `rows`.
-    pub(super) fn depth(&self, at: Step, group: u64, rows: u64, tile: u64) -> u64 {
+    pub(super) fn depth(&self, at: Iteration, group: u64, rows: u64, tile: u64) -> u64 {
         if let Passes::Sums(sums) = &self.passes {
             return sums.depth(rows);
         }
@@ -122,7 +122,7 @@ impl GemmAmounts {
     /// Flits of activations and of weights that output tile `tile` of a firing over a row tile of `rows` has taken with its first
     /// `k` k-steps.
     #[inline]
-    pub(super) fn flits_upto(&self, at: Step, group: u64, rows: u64, (tile, k): (u64, u64)) -> (u64, u64) {
+    pub(super) fn flits_upto(&self, at: Iteration, group: u64, rows: u64, (tile, k): (u64, u64)) -> (u64, u64) {
         if self.is_gathered {
             let gathered = &self.row_pass(at, group, rows).gathered;
             if !gathered.is_empty() {
@@ -146,7 +146,7 @@ impl GemmAmounts {
     }
 
     /// Flits that a firing moves.
-    pub(super) fn flits(&self, amount: Amount, at: Step, group: u64, rows: u64) -> u64 {
+    pub(super) fn flits(&self, amount: Amount, at: Iteration, group: u64, rows: u64) -> u64 {
         let (pass, times) = (self.row_pass(at, group, rows), self.times(at, rows));
         let is_sampled = matches!(self.passes, Passes::Sampled(_));
         match amount {

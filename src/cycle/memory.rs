@@ -46,8 +46,8 @@ pub(super) struct Progress {
 /// What a channel remembers of its accesses.
 #[derive(Debug, Clone, Default)]
 struct Habit {
-    /// Place that would go on where it is.
-    open: Option<Place>,
+    /// Position that would go on where it is.
+    open: Option<AccessPosition>,
     /// Writes that have come to the batch under way.
     batch_bytes: u64,
     /// Reads between that and the batch before.
@@ -69,7 +69,7 @@ struct Bank {
 
 /// An access: its stream, the slot and run that it is part of if the slot has several, and its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct AccessPosition {
     stream: StreamId,
     run: Option<(u64, u64)>,
     at: u64,
@@ -233,7 +233,7 @@ impl Tier {
         let units = |milli_cycles: u64| u128::from(milli_cycles) * per_cycle / 1000;
         let (key, Transfer { is_write, run, has_runs, start, asked, .. }) = self.transfers[entry];
         let run_of = |address: u64| has_runs.then(|| (key.2, (address - start) / run));
-        let place = Place { stream: key.1, run: run_of(at), at };
+        let place = AccessPosition { stream: key.1, run: run_of(at), at };
         let local = |address: u64| {
             let around = self.interleave * self.channels;
             address / around * self.interleave + address % self.interleave
@@ -254,7 +254,7 @@ impl Tier {
         let service = self.service(bytes);
         let habit = &mut self.habits[channel];
         let elsewhere = habit.open.is_some_and(|open| open != place);
-        habit.open = Some(Place { at: behind, ..place });
+        habit.open = Some(AccessPosition { at: behind, ..place });
         let mut lost = if elsewhere { self.penalties.jump_milli_cycles } else { 0 };
         if is_write {
             let batches = habit.batch_bytes / self.penalties.write_batch_bytes;

@@ -1,6 +1,6 @@
 //! What leaves a PCU: the output FIFOs of its flows.
 
-use crate::program::{FlowId, Step};
+use crate::program::{FlowId, Iteration};
 
 use super::amounts::Amounts;
 use super::wires::Wires;
@@ -23,7 +23,7 @@ impl Results {
     }
 
     /// The firing at a step is the next whose results come.
-    pub(super) fn open(&mut self, amounts: &Amounts<'_>, at: Step) {
+    pub(super) fn open(&mut self, amounts: &Amounts<'_>, at: Iteration) {
         for (i, &flow) in self.flows.iter().enumerate() {
             self.before[i] += self.of_firing[i];
             self.of_firing[i] = amounts.flits(&amounts.section.flows[flow], at);
@@ -69,7 +69,7 @@ impl Operand {
     }
 
     /// The next firing is the one at a step.
-    pub(super) fn open(&mut self, amounts: &Amounts<'_>, at: Step) {
+    pub(super) fn open(&mut self, amounts: &Amounts<'_>, at: Iteration) {
         self.before += self.of_firing;
         self.of_firing = amounts.flits(&amounts.section.flows[self.flow], at);
     }

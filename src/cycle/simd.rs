@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::program::{FlowId, StageId, Step};
+use crate::program::{FlowId, Iteration, StageId};
 
 use super::amounts::{Amounts, StageAmounts};
 use super::array::Did;
@@ -45,7 +45,7 @@ pub(super) struct Pipeline {
     vectors: Vectors,
     read: u64,
     /// In the pipeline: when it comes out, the vectors read of its firing with it, where the firing stands.
-    inside: VecDeque<(u64, u64, Step)>,
+    inside: VecDeque<(u64, u64, Iteration)>,
     /// Whether the output knows the firing whose results come.
     opened: bool,
 }
@@ -81,7 +81,7 @@ impl Pipeline {
         Some(pipeline)
     }
 
-    fn vectors_at(&self, amounts: &Amounts<'_>, at: Step) -> Vectors {
+    fn vectors_at(&self, amounts: &Amounts<'_>, at: Iteration) -> Vectors {
         let (of_row, all) = (
             self.work.vectors_of_row(at.column_tile),
             self.work.vectors_read(at.column_tile, amounts.tiling.rows_of(at.row_tile)),

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::program::{GemmMapping, SectionGraph, StageId, Step, TiledAxis, Tiling};
+use crate::program::{GemmMapping, Iteration, SectionGraph, StageId, TiledAxis, Tiling};
 use crate::workload::{CausalAxis, GemmForm};
 
 use super::row_pass::{ArrayShape, RowPass};
@@ -68,7 +68,7 @@ impl SumAmounts {
 
     /// Row passes of the first row slice over its part of the result: of the keys that the row tile's last row sees, where
     /// later ones get nothing.
-    pub(super) fn row_passes(&self, shape: &ArrayShape, at: Step) -> u64 {
+    pub(super) fn row_passes(&self, shape: &ArrayShape, at: Iteration) -> u64 {
         let rows = match self.causal {
             Some(queries) => queries.causal_extent(at.row_tile % self.row_tiles, self.tile_rows),
             None => self.extent(at.column_tile).0,
@@ -82,7 +82,7 @@ impl SumAmounts {
     }
 
     /// A pass over the result's output tiles of a PCU, on a row tile of `rows` rows.
-    pub(super) fn row_pass(&self, shape: &ArrayShape, at: Step, rows: u64) -> RowPass {
+    pub(super) fn row_pass(&self, shape: &ArrayShape, at: Iteration, rows: u64) -> RowPass {
         let (all_rows, all_columns) = self.extent(at.column_tile);
         let of_slice =
             |extent: u64, grain: u64, slices: u64| extent.min(extent.div_ceil(grain).div_ceil(slices) * grain);

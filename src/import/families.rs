@@ -296,8 +296,8 @@ impl Fields {
         notes: &mut Vec<String>,
     ) -> Result<(), Diagnostic> {
         let Experts { count, each, width, shared, .. } = experts;
-        let step = self.any(&["decoder_sparse_step", "moe_layer_freq"])?.unwrap_or(1);
-        if step != 1 || self.map.get("mlp_only_layers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
+        let node = self.any(&["decoder_sparse_step", "moe_layer_freq"])?.unwrap_or(1);
+        if node != 1 || self.map.get("mlp_only_layers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
             return Err(self.refused("layers with and without experts take turns, which is not modelled"));
         }
         if phase == Phase::Training {

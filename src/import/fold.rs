@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::constant::{MOST_FOLDED, Numbers};
-use super::net::Step;
+use super::net::NetNode;
 
 /// A constant with its shape.
 #[derive(Debug, Clone)]
@@ -69,23 +69,23 @@ pub(super) fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
 }
 
 /// The result of a node on constants, of shape `shape`; `None` if it is not worked out here.
-pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Array> {
+pub(super) fn evaluate(node: &NetNode<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Array> {
     let count = few(shape)?;
     let first = inputs.first().copied().flatten();
     let second = inputs.get(1).copied().flatten();
     let same = |array: &Array| (array.len() == count).then(|| Array { shape: shape.to_vec(), ..array.clone() });
-    match step.op.as_str() {
+    match node.op.as_str() {
         "Identity" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Dropout" => same(first?),
-        "Cast" => cast(step, first?, shape, count),
+        "Cast" => cast(node, first?, shape, count),
         "Neg" | "Floor" | "Ceil" | "Sqrt" | "Reciprocal" | "Abs" | "Exp" | "Log" | "Sin" | "Cos" | "Round" => {
-            Some(unary(&step.op, first?, shape, count))
+            Some(unary(&node.op, first?, shape, count))
         }
         "Not" => {
             let x = first?;
             Some(Array::ints(shape.to_vec(), (0..count).map(|i| i64::from(x.real(i) == 0.0)).collect()))
         }
         "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Mod" | "Equal" | "Greater" | "Less" | "GreaterOrEqual"
-        | "LessOrEqual" | "And" | "Or" | "Min" | "Max" => binary(&step.op, first?, second?, shape, count),
+        | "LessOrEqual" | "And" | "Or" | "Min" | "Max" => binary(&node.op, first?, second?, shape, count),
         "Where" => {
             let (condition, x, y) = (first?, second?, inputs.get(2).copied().flatten()?);
             let at = |array: &Array| indices(&array.shape, shape, count);
@@ -95,15 +95,15 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             };
             Some(of_kind(shape, (0..count).map(pick).collect(), x.is_real()))
         }
-        "Expand" | "Tile" if first?.len() == 1 || step.op == "Expand" => {
+        "Expand" | "Tile" if first?.len() == 1 || node.op == "Expand" => {
             let x = first?;
             Some(x.picked(shape.to_vec(), &indices(&x.shape, shape, count)))
         }
-        "Concat" => concat(step, inputs, shape),
-        "Gather" => gather(step, (first?, second?), shape, count),
+        "Concat" => concat(node, inputs, shape),
+        "Gather" => gather(node, (first?, second?), shape, count),
         "Slice" => {
             let x = first?;
-            let ranges = slice_ranges(step, inputs, &x.shape)?;
+            let ranges = slice_ranges(node, inputs, &x.shape)?;
             let mut at = vec![0usize];
             for (axis, range) in ranges.iter().enumerate() {
                 let dim = x.shape[axis] as usize;
@@ -111,7 +111,7 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             }
             (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
         }
-        "Transpose" => transpose(step, first?, shape, count),
+        "Transpose" => transpose(node, first?, shape, count),
         "Range" => {
             let (start, step_by) = (first?.scalar()?, inputs.get(2).copied().flatten()?.scalar()?);
             let list = (0..count).map(|index| start + index as f64 * step_by).collect();
@@ -120,7 +120,7 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
         "ReduceProd" | "ReduceMax" | "ReduceMin" | "ReduceSum" if count == 1 => {
             let x = first?;
             let all = (0..x.len()).map(|index| x.real(index));
-            let found = match step.op.as_str() {
+            let found = match node.op.as_str() {
                 "ReduceProd" => all.product(),
                 "ReduceMax" => all.fold(f64::NEG_INFINITY, f64::max),
                 "ReduceMin" => all.fold(f64::INFINITY, f64::min),
@@ -128,13 +128,13 @@ pub(super) fn evaluate(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]
             };
             Some(of_kind(shape, vec![found], x.is_real()))
         }
-        "Trilu" => trilu(step, (first?, second), shape, count),
+        "Trilu" => trilu(node, (first?, second), shape, count),
         _ => None,
     }
 }
 
-fn cast(step: &Step<'_>, x: &Array, shape: &[u64], count: usize) -> Option<Array> {
-    let to = step.int("to")?;
+fn cast(node: &NetNode<'_>, x: &Array, shape: &[u64], count: usize) -> Option<Array> {
+    let to = node.int("to")?;
     let numbers = match (to, &x.numbers) {
         (1 | 10 | 11 | 16, _) => Numbers::Reals((0..count).map(|index| x.real(index)).collect()),
         (9, _) => Numbers::Ints((0..count).map(|index| i64::from(x.real(index) != 0.0)).collect()),
@@ -162,8 +162,8 @@ fn unary(op: &str, x: &Array, shape: &[u64], count: usize) -> Array {
     of_kind(shape, list, x.is_real())
 }
 
-fn gather(step: &Step<'_>, (x, indices): (&Array, &Array), shape: &[u64], count: usize) -> Option<Array> {
-    let axis = axis_of(step.int("axis").unwrap_or(0), x.shape.len())?;
+fn gather(node: &NetNode<'_>, (x, indices): (&Array, &Array), shape: &[u64], count: usize) -> Option<Array> {
+    let axis = axis_of(node.int("axis").unwrap_or(0), x.shape.len())?;
     let (before, along, behind) = around(&x.shape, axis);
     let list = indices.list();
     let mut at = Vec::with_capacity(count);
@@ -177,9 +177,9 @@ fn gather(step: &Step<'_>, (x, indices): (&Array, &Array), shape: &[u64], count:
     (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
 }
 
-fn transpose(step: &Step<'_>, x: &Array, shape: &[u64], count: usize) -> Option<Array> {
+fn transpose(node: &NetNode<'_>, x: &Array, shape: &[u64], count: usize) -> Option<Array> {
     let rank = x.shape.len();
-    let perm: Vec<usize> = match step.ints("perm") {
+    let perm: Vec<usize> = match node.ints("perm") {
         Some(perm) => perm.iter().map(|&axis| axis_of(axis, rank)).collect::<Option<_>>()?,
         None => (0..rank).rev().collect(),
     };
@@ -195,11 +195,11 @@ fn transpose(step: &Step<'_>, x: &Array, shape: &[u64], count: usize) -> Option<
     (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
 }
 
-fn trilu(step: &Step<'_>, (x, k): (&Array, Option<&Array>), shape: &[u64], count: usize) -> Option<Array> {
+fn trilu(node: &NetNode<'_>, (x, k): (&Array, Option<&Array>), shape: &[u64], count: usize) -> Option<Array> {
     let rank = shape.len();
     let (rows, columns) = (*shape.get(rank.checked_sub(2)?)?, *shape.last()?);
     let k = k.map_or(Some(0.0), Array::scalar)? as i64;
-    let upper = step.int("upper").unwrap_or(1) != 0;
+    let upper = node.int("upper").unwrap_or(1) != 0;
     let keeps = |index: usize| {
         let (row, column) = (index as u64 / columns % rows, index as u64 % columns);
         let beyond = column.cast_signed() - row.cast_signed() - k;
@@ -268,9 +268,9 @@ fn binary(op: &str, a: &Array, b: &Array, shape: &[u64], count: usize) -> Option
     Some(of_kind(shape, (0..count).map(f).collect(), !compares))
 }
 
-fn concat(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Array> {
+fn concat(node: &NetNode<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Array> {
     let arrays: Vec<&Array> = inputs.iter().copied().collect::<Option<_>>()?;
-    let axis = axis_of(step.int("axis")?, shape.len())?;
+    let axis = axis_of(node.int("axis")?, shape.len())?;
     let (before, ..) = around(shape, axis);
     let mut list = Vec::new();
     for outer in 0..before {
@@ -317,8 +317,8 @@ fn around(shape: &[u64], axis: usize) -> (usize, usize, usize) {
 }
 
 /// Indices along each axis that a `Slice` takes; its parameters are inputs or, up to version 9, attributes.
-pub(super) fn slice_ranges(step: &Step<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Vec<Vec<usize>>> {
-    let given = |index: usize, name: &str| match step.ints(name) {
+pub(super) fn slice_ranges(node: &NetNode<'_>, inputs: &[Option<&Array>], shape: &[u64]) -> Option<Vec<Vec<usize>>> {
+    let given = |index: usize, name: &str| match node.ints(name) {
         Some(list) => Some(list.to_vec()),
         None => inputs.get(index).copied().flatten().map(Array::list),
     };

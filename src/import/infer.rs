@@ -31,25 +31,25 @@ pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
             arrays.insert(id, Array { shape: shape.clone(), numbers });
         }
     }
-    for index in 0..net.steps.len() {
-        let found = of_step(net, &net.steps[index], &arrays);
+    for index in 0..net.nodes.len() {
+        let found = of_step(net, &net.nodes[index], &arrays);
         let shapes = match found {
             Ok(shapes) => shapes,
             Err(Unknown::Wrong(why)) => {
-                let step = &net.steps[index];
-                let inputs: Vec<String> = step
+                let node = &net.nodes[index];
+                let inputs: Vec<String> = node
                     .inputs
                     .iter()
                     .flatten()
                     .map(|&id| format!("{:?} {}", net.values[id].name, net.shape_text(id)))
                     .collect();
-                let title = format!("{} {:?} on {}: {why}", step.op, step.title(net), inputs.join(", "));
+                let title = format!("{} {:?} on {}: {why}", node.op, node.title(net), inputs.join(", "));
                 return Err(Diagnostic::new(title).with_help("the network's shapes contradict each other"));
             }
             Err(Unknown::Input | Unknown::Operator) => {
-                let step = &net.steps[index];
-                let like = step.input(0).and_then(|first| net.values[first].shape.clone()).filter(|_| assume);
-                step.outputs.iter().map(|_| like.clone()).collect()
+                let node = &net.nodes[index];
+                let like = node.input(0).and_then(|first| net.values[first].shape.clone()).filter(|_| assume);
+                node.outputs.iter().map(|_| like.clone()).collect()
             }
         };
         settle(net, index, shapes, &mut arrays, &mut left)?;
@@ -65,7 +65,7 @@ fn settle(
     arrays: &mut BTreeMap<ValueId, Array>,
     left: &mut u64,
 ) -> Result<(), Diagnostic> {
-    let outputs = net.steps[index].outputs.clone();
+    let outputs = net.nodes[index].outputs.clone();
     for (output, shape) in outputs.into_iter().zip(shapes) {
         let (Some(id), Some(shape)) = (output, shape) else { continue };
         let elements = shape.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim));
@@ -77,23 +77,23 @@ fn settle(
         if let Some(stated) = value.shape.as_ref().filter(|stated| **stated != shape) {
             let title = format!(
                 "value {:?} is stated to be {stated:?}, and {} {:?} makes it {shape:?}",
-                value.name, net.steps[index].op, net.steps[index].name
+                value.name, net.nodes[index].op, net.nodes[index].name
             );
             return Err(Diagnostic::new(title).with_help("the file contradicts itself: export it again"));
         }
         value.shape = Some(shape);
     }
     fold(net, index, arrays, left);
-    let step = &net.steps[index];
-    let first = step.input(0).map_or(0, |first| net.values[first].data_type);
-    let data_type = match step.op.as_str() {
-        "Cast" => step.int("to").unwrap_or(first),
+    let node = &net.nodes[index];
+    let first = node.input(0).map_or(0, |first| net.values[first].data_type);
+    let data_type = match node.op.as_str() {
+        "Cast" => node.int("to").unwrap_or(first),
         "Shape" | "Size" | "ArgMax" | "ArgMin" | "NonZero" => 7,
         "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "And" | "Or" | "Not" | "IsNaN" => 9,
-        "Where" => step.input(1).map_or(first, |id| net.values[id].data_type),
+        "Where" => node.input(1).map_or(first, |id| net.values[id].data_type),
         _ => first,
     };
-    for id in step.outputs.clone().into_iter().flatten() {
+    for id in node.outputs.clone().into_iter().flatten() {
         if net.values[id].data_type == 0 {
             net.values[id].data_type = data_type;
         }
@@ -103,32 +103,32 @@ fn settle(
 
 /// Works out what is constant.
 fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>, left: &mut u64) {
-    let step = &net.steps[index];
-    let Some(output) = step.output() else { return };
+    let node = &net.nodes[index];
+    let Some(output) = node.output() else { return };
     let Some(shape) = net.values[output].shape.clone() else { return };
-    let given: Vec<Option<&Array>> = step.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
+    let given: Vec<Option<&Array>> = node.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
     let is_constant = |id: &ValueId| net.values[*id].constant.is_some();
-    let from_shape = matches!(step.op.as_str(), "Shape" | "Size");
-    if !from_shape && !step.inputs.iter().flatten().all(is_constant) {
+    let from_shape = matches!(node.op.as_str(), "Shape" | "Size");
+    if !from_shape && !node.inputs.iter().flatten().all(is_constant) {
         return;
     }
-    let found = match step.op.as_str() {
+    let found = match node.op.as_str() {
         "Shape" => {
-            let of = step.input(0).and_then(|id| net.values[id].shape.clone()).unwrap_or_default();
+            let of = node.input(0).and_then(|id| net.values[id].shape.clone()).unwrap_or_default();
             let rank = of.len().cast_signed() as i64;
             let bring = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;
-            let (start, end) = (bring(step.int("start").unwrap_or(0)), bring(step.int("end").unwrap_or(rank)));
+            let (start, end) = (bring(node.int("start").unwrap_or(0)), bring(node.int("end").unwrap_or(rank)));
             let list = of.get(start..end).unwrap_or_default().iter().map(|&dim| dim.cast_signed()).collect();
             Some(Array { shape: shape.clone(), numbers: Numbers::Ints(list) })
         }
         "Size" => {
-            let of = step.input(0).and_then(|id| net.values[id].shape.as_ref());
+            let of = node.input(0).and_then(|id| net.values[id].shape.as_ref());
             let all = of.map_or(0, |shape| shape.iter().product::<u64>());
             Some(Array { shape: shape.clone(), numbers: Numbers::Ints([all.cast_signed()].into()) })
         }
-        "Constant" => constant_of(step),
+        "Constant" => constant_of(node),
         "ConstantOfShape" => few(&shape).filter(|&count| count <= 1 << 16).map(|count| {
-            let value = step.attributes.iter().find_map(|(name, value)| match value {
+            let value = node.attributes.iter().find_map(|(name, value)| match value {
                 Attribute::Tensor(tensor) if *name == "value" => Constant::of_tensor((**tensor).clone()).ok(),
                 _ => None,
             });
@@ -144,18 +144,18 @@ fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>, 
             };
             Array { shape: shape.clone(), numbers }
         }),
-        _ => few(&shape).filter(|&count| count as u64 <= *left).and_then(|_| evaluate(step, &given, &shape)),
+        _ => few(&shape).filter(|&count| count as u64 <= *left).and_then(|_| evaluate(node, &given, &shape)),
     };
     if found.is_some() {
         *left = left.saturating_sub(few(&shape).unwrap_or(0) as u64);
     }
-    let mut constant = match (&found, step.op.as_str()) {
+    let mut constant = match (&found, node.op.as_str()) {
         (Some(array), _) => Constant::of_numbers(array.numbers.clone()),
         (None, _) => Constant::opaque(),
     };
     // What only changes the shape of a stored tensor is still that tensor.
-    let of = step.input(0).and_then(|id| net.values[id].constant.as_ref());
-    match step.op.as_str() {
+    let of = node.input(0).and_then(|id| net.values[id].constant.as_ref());
+    match node.op.as_str() {
         "Identity" | "Cast" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "DequantizeLinear" => {
             if let Some(of) = of {
                 (constant.stored, constant.is_transposed) = (of.stored.clone(), of.is_transposed);
@@ -167,7 +167,7 @@ fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>, 
             }
         }
         "Constant" => {
-            constant.stored = step.attributes.iter().find_map(|(name, value)| match value {
+            constant.stored = node.attributes.iter().find_map(|(name, value)| match value {
                 Attribute::Tensor(tensor) if *name == "value" => Some((**tensor).clone().into()),
                 _ => None,
             });
@@ -177,10 +177,10 @@ fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>, 
     if let Some(array) = found {
         arrays.insert(output, array);
     }
-    let others: Vec<ValueId> = step.outputs.iter().skip(1).copied().flatten().collect();
+    let others: Vec<ValueId> = node.outputs.iter().skip(1).copied().flatten().collect();
     net.values[output].constant = Some(constant);
     for other in others {
         net.values[other].constant = Some(Constant::opaque());
     }
-    net.steps[index].is_gone = !from_shape || net.values[output].constant.is_some();
+    net.nodes[index].is_gone = !from_shape || net.values[output].constant.is_some();
 }

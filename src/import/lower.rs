@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 
 use super::draft::{Draft, Origin, Role};
 use super::layout::Layout;
-use super::net::{Net, Step, ValueId};
+use super::net::{Net, NetNode, ValueId};
 
 /// A node that a workload has no operator for.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
-    pub(super) step: usize,
+    pub(super) node: usize,
     pub(super) why: String,
 }
 
@@ -58,14 +58,14 @@ pub(super) fn lower<'a>(net: &Net<'a>, skips: bool) -> (Draft<'a>, Vec<Problem>)
         skips,
     };
     let mut skipped: Vec<usize> = Vec::new();
-    for index in 0..net.steps.len() {
-        if net.steps[index].is_gone {
+    for index in 0..net.nodes.len() {
+        if net.nodes[index].is_gone {
             continue;
         }
-        match lower.step(index) {
+        match lower.node(index) {
             Ok(()) | Err(Stop::Behind) => {}
             Err(Stop::Unsupported(_)) if lower.skips && lower.skip(index) => skipped.push(index),
-            Err(Stop::Unsupported(why)) => lower.problems.push(Problem { step: index, why }),
+            Err(Stop::Unsupported(why)) => lower.problems.push(Problem { node: index, why }),
         }
     }
     lower.outputs();
@@ -80,7 +80,7 @@ pub(super) fn lower<'a>(net: &Net<'a>, skips: bool) -> (Draft<'a>, Vec<Problem>)
 fn skipped_note(net: &Net<'_>, skipped: &[usize]) -> Option<String> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for &index in skipped {
-        let op = net.steps[index].op.as_str();
+        let op = net.nodes[index].op.as_str();
         match counts.iter_mut().find(|(known, _)| *known == op) {
             Some((_, count)) => *count += 1,
             None => counts.push((op, 1)),
@@ -112,8 +112,8 @@ impl Lower<'_, '_> {
     }
 
     /// An input of a node.
-    pub(super) fn input(step: &Step<'_>, index: usize) -> Result<ValueId, Stop> {
-        step.input(index).ok_or_else(|| Stop::Unsupported(format!("input {index} is missing")))
+    pub(super) fn input(node: &NetNode<'_>, index: usize) -> Result<ValueId, Stop> {
+        node.input(index).ok_or_else(|| Stop::Unsupported(format!("input {index} is missing")))
     }
 
     /// Where a value lies; inputs of the network join when they are read first.
@@ -134,7 +134,7 @@ impl Lower<'_, '_> {
         }
         let takes_images = ["Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "LRN"];
         let is_image = shape.len() > 2
-            && self.net.readers(value).any(|index| takes_images.contains(&self.net.steps[index].op.as_str()));
+            && self.net.readers(value).any(|index| takes_images.contains(&self.net.nodes[index].op.as_str()));
         let layout = if is_image { Layout::of_image(0, &shape) } else { Layout::of_rows(0, &shape) };
         let tensor = self.draft.tensor(&known.name.clone(), (layout.rows, layout.columns), Role::Input);
         let layout = layout.on(tensor);
@@ -191,27 +191,27 @@ impl Lower<'_, '_> {
     /// A new tensor for a node's result, with the operator that makes it.
     pub(super) fn emit(
         &mut self,
-        step: &Step<'_>,
+        node: &NetNode<'_>,
         kind: &'static str,
         inputs: Vec<usize>,
         shape: (u64, u64),
         options: Vec<(&'static str, String)>,
     ) -> usize {
-        let value = step.output().map_or("", |output| self.net.values[output].name.as_str());
+        let value = node.output().map_or("", |output| self.net.values[output].name.as_str());
         let output = self.draft.made(value, shape);
-        let name = if step.name.is_empty() { value } else { &step.name };
+        let name = if node.name.is_empty() { value } else { &node.name };
         self.draft.push(name, kind, inputs, output).options = options;
         output
     }
 
     /// The result of a node that keeps the layout of its first input.
-    pub(super) fn elementwise(&mut self, step: &Step<'_>, kind: &'static str, layout: &Layout) -> Done {
-        let tensor = self.emit(step, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());
-        self.settle(step, layout.on(tensor))
+    pub(super) fn elementwise(&mut self, node: &NetNode<'_>, kind: &'static str, layout: &Layout) -> Done {
+        let tensor = self.emit(node, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());
+        self.settle(node, layout.on(tensor))
     }
 
-    pub(super) fn settle(&mut self, step: &Step<'_>, layout: Layout) -> Done {
-        let output = step.output().ok_or_else(|| Stop::Unsupported("it has no output".to_owned()))?;
+    pub(super) fn settle(&mut self, node: &NetNode<'_>, layout: Layout) -> Done {
+        let output = node.output().ok_or_else(|| Stop::Unsupported("it has no output".to_owned()))?;
         self.set(output, layout);
         Ok(())
     }
@@ -267,9 +267,9 @@ impl Lower<'_, '_> {
     /// Takes a node as elementwise, if its result has the shape of its only activation, else as a boundary: what it
     /// reads goes off chip, what it makes comes from there.
     fn skip(&mut self, index: usize) -> bool {
-        let step = &self.net.steps[index];
+        let node = &self.net.nodes[index];
         let activations: Vec<ValueId> =
-            step.inputs.iter().flatten().copied().filter(|&id| !self.is_constant(id)).collect();
+            node.inputs.iter().flatten().copied().filter(|&id| !self.is_constant(id)).collect();
         let mut layouts = Vec::with_capacity(activations.len());
         for &value in &activations {
             match self.place(value) {
@@ -278,13 +278,13 @@ impl Lower<'_, '_> {
             }
         }
         let shape = |value: ValueId| self.net.values[value].shape.clone();
-        let outputs: Vec<ValueId> = step.outputs.iter().flatten().copied().collect();
+        let outputs: Vec<ValueId> = node.outputs.iter().flatten().copied().collect();
         if let (&[from], &[to], [layout]) = (activations.as_slice(), outputs.as_slice(), layouts.as_slice())
             && shape(from).is_some()
             && shape(from) == shape(to)
         {
             let layout = layout.clone();
-            return self.elementwise(step, "scale", &layout).is_ok();
+            return self.elementwise(node, "scale", &layout).is_ok();
         }
         for layout in &layouts {
             if self.draft.tensors[layout.tensor].role == Role::Made && !self.draft.tensors[layout.tensor].is_view {

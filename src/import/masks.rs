@@ -11,7 +11,7 @@ use super::proto::Tensor as Stored;
 use super::wire;
 use crate::diagnostics::Diagnostic;
 use crate::input;
-use crate::sparsity::read::{FileKind, Wanted, read_mask};
+use crate::sparsity::read::{FileKind, MatrixRequest, read_mask};
 
 /// What masks are asked for.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(super) fn add(draft: &mut Draft<'_>, asked: &Asked, model: &Path) -> Result<
         let name = tensor.name.clone();
         let refused = |why: String| Diagnostic::new(format!("weight {:?}: {why}", origin.stored.name));
         let file = matrix(&origin, rows, columns, model).map_err(refused)?;
-        let wanted = Wanted {
+        let wanted = MatrixRequest {
             key: None,
             shape: Some((rows, columns)),
             block: asked.block,

@@ -4,57 +4,57 @@ use super::draft::Role;
 use super::fold::axis_of;
 use super::layout::{Layout, Side};
 use super::lower::{Done, Lower, Stop, unsupported};
-use super::net::{Step, ValueId};
+use super::net::{NetNode, ValueId};
 
 impl Lower<'_, '_> {
-    pub(super) fn reshape(&mut self, step: &Step<'_>) -> Done {
-        let x = Self::input(step, 0)?;
-        let output = step.output().ok_or(Stop::Behind)?;
+    pub(super) fn reshape(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
+        let output = node.output().ok_or(Stop::Behind)?;
         let shape = self.shape(output)?.to_vec();
         let layout = self.place(x)?;
         if let Some(layout) = layout.reshaped(&shape) {
-            return self.settle(step, layout);
+            return self.settle(node, layout);
         }
         let layout = self.reread(x, &layout, &Layout::of_rows(0, &shape))?;
-        self.settle(step, layout)
+        self.settle(node, layout)
     }
 
-    pub(super) fn transpose(&mut self, step: &Step<'_>) -> Done {
-        let layout = self.place(Self::input(step, 0)?)?;
+    pub(super) fn transpose(&mut self, node: &NetNode<'_>) -> Done {
+        let layout = self.place(Self::input(node, 0)?)?;
         let rank = layout.axes.len();
-        let order: Vec<usize> = match step.ints("perm") {
+        let order: Vec<usize> = match node.ints("perm") {
             Some(perm) => perm.iter().filter_map(|&axis| axis_of(axis, rank)).collect(),
             None => (0..rank).rev().collect(),
         };
-        self.settle(step, layout.transposed(&order))
+        self.settle(node, layout.transposed(&order))
     }
 
-    pub(super) fn expand(&mut self, step: &Step<'_>) -> Done {
-        let layout = self.place(Self::input(step, 0)?)?;
-        let output = step.output().ok_or(Stop::Behind)?;
+    pub(super) fn expand(&mut self, node: &NetNode<'_>) -> Done {
+        let layout = self.place(Self::input(node, 0)?)?;
+        let output = node.output().ok_or(Stop::Behind)?;
         match layout.expanded(self.shape(output)?) {
-            Some(layout) => self.settle(step, layout),
+            Some(layout) => self.settle(node, layout),
             None => unsupported("its axes"),
         }
     }
 
-    pub(super) fn gather(&mut self, step: &Step<'_>) -> Done {
-        let (data, indices) = (Self::input(step, 0)?, Self::input(step, 1)?);
-        let output = step.output().ok_or(Stop::Behind)?;
+    pub(super) fn gather(&mut self, node: &NetNode<'_>) -> Done {
+        let (data, indices) = (Self::input(node, 0)?, Self::input(node, 1)?);
+        let output = node.output().ok_or(Stop::Behind)?;
         let shape = self.shape(output)?.to_vec();
         let of = self.shape(data)?.to_vec();
-        let axis = axis_of(step.int("axis").unwrap_or(0), of.len()).unwrap_or(0);
+        let axis = axis_of(node.int("axis").unwrap_or(0), of.len()).unwrap_or(0);
         if self.is_constant(data) {
             let (1.., 0) = (of.len(), axis) else { return unsupported("a look-up along another axis than the first") };
             let columns: u64 = of[1..].iter().product();
             let table = self.weight(data, (of[0], columns), false, (0, columns));
             let layout = self.indexed(indices)?;
             let rows: u64 = self.shape(indices)?.iter().product();
-            let tensor = self.emit(step, "embedding", vec![layout, table], (rows, columns), Vec::new());
+            let tensor = self.emit(node, "embedding", vec![layout, table], (rows, columns), Vec::new());
             let mut flat = self.shape(indices)?.to_vec();
             flat.push(columns);
             let placed = Layout::of_rows(tensor, &flat).reshaped(&shape);
-            return self.settle(step, placed.ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?);
+            return self.settle(node, placed.ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?);
         }
         let Some(constant) = &self.net.values[indices].constant else {
             return unsupported("rows of an activation by computed indices");
@@ -63,9 +63,9 @@ impl Lower<'_, '_> {
         let count: u64 = self.shape(indices)?.iter().product();
         let first = if first < 0 { first + of[axis].cast_signed() } else { first };
         let layout = self.place(data)?;
-        let layout = self.part(step, data, &layout, axis, (first.unsigned_abs(), count))?;
+        let layout = self.part(node, data, &layout, axis, (first.unsigned_abs(), count))?;
         let placed = layout.reshaped(&shape).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
-        self.settle(step, placed)
+        self.settle(node, placed)
     }
 
     /// Indices as a column: an input of the network, or one that stands for what the network computes.
@@ -87,9 +87,9 @@ impl Lower<'_, '_> {
         Ok(tensor)
     }
 
-    pub(super) fn slice(&mut self, step: &Step<'_>) -> Done {
-        let x = Self::input(step, 0)?;
-        let output = step.output().ok_or(Stop::Behind)?;
+    pub(super) fn slice(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
+        let output = node.output().ok_or(Stop::Behind)?;
         let (from, to) = (self.shape(x)?.to_vec(), self.shape(output)?.to_vec());
         if from.len() != to.len() || to.iter().zip(&from).any(|(to, from)| to > from) {
             return unsupported("a part that is not known");
@@ -97,9 +97,9 @@ impl Lower<'_, '_> {
         if to.contains(&0) {
             return unsupported("nothing is left");
         }
-        let starts = match step.ints("starts") {
+        let starts = match node.ints("starts") {
             Some(list) => list.to_vec(),
-            None => step
+            None => node
                 .input(1)
                 .and_then(|id| self.net.values[id].constant.as_ref()?.ints())
                 .map_or(vec![], |l| l.to_vec()),
@@ -110,24 +110,24 @@ impl Lower<'_, '_> {
             let first = if starts.len() == 1 { starts[0] } else { 0 };
             let first = if first < 0 { first.saturating_add(from[axis].cast_signed()).max(0) } else { first };
             let first = first.unsigned_abs().min(from[axis] - to[axis]);
-            layout = self.part(step, x, &layout, axis, (first, to[axis]))?;
+            layout = self.part(node, x, &layout, axis, (first, to[axis]))?;
         }
-        self.settle(step, layout)
+        self.settle(node, layout)
     }
 
-    pub(super) fn split(&mut self, step: &Step<'_>) -> Done {
-        let x = Self::input(step, 0)?;
+    pub(super) fn split(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
         let rank = self.shape(x)?.len();
-        let axis = axis_of(step.int("axis").unwrap_or(0), rank).unwrap_or(0);
+        let axis = axis_of(node.int("axis").unwrap_or(0), rank).unwrap_or(0);
         let layout = self.place(x)?;
         let mut first = 0;
-        for &output in &step.outputs {
+        for &output in &node.outputs {
             let Some(output) = output else { return unsupported("a part without a name") };
             let extent = self.shape(output)?.get(axis).copied().unwrap_or(0);
             if extent == 0 {
                 return unsupported("an empty part");
             }
-            let part = self.part(step, x, &layout, axis, (first, extent))?;
+            let part = self.part(node, x, &layout, axis, (first, extent))?;
             self.set(output, part);
             first += extent;
         }
@@ -138,7 +138,7 @@ impl Lower<'_, '_> {
     /// view.
     fn part(
         &mut self,
-        step: &Step<'_>,
+        node: &NetNode<'_>,
         value: ValueId,
         layout: &Layout,
         axis: usize,
@@ -155,10 +155,10 @@ impl Lower<'_, '_> {
         let resized = layout.resized(axis, extent, 0).ok_or_else(|| Stop::Unsupported("a copied axis".to_owned()))?;
         let shape = (resized.rows, resized.columns);
         let is_outermost = own.side == Side::Column && own.stride * own.extent == layout.columns;
-        if is_outermost && let Some(tensor) = self.piece(step, layout.tensor, first * own.stride, resized.columns) {
+        if is_outermost && let Some(tensor) = self.piece(node, layout.tensor, first * own.stride, resized.columns) {
             return Ok(resized.on(tensor));
         }
-        let name = step.output().map_or_else(String::new, |output| self.net.values[output].name.clone());
+        let name = node.output().map_or_else(String::new, |output| self.net.values[output].name.clone());
         let tensor = self.draft.made(&name, shape);
         self.draft.tensors[tensor].is_view = true;
         self.draft.push(&name, "slice", vec![layout.tensor], tensor);
@@ -166,7 +166,7 @@ impl Lower<'_, '_> {
     }
 
     /// Columns of a product with a weight, as a product with those columns of the weight.
-    fn piece(&mut self, step: &Step<'_>, tensor: usize, first: u64, columns: u64) -> Option<usize> {
+    fn piece(&mut self, node: &NetNode<'_>, tensor: usize, first: u64, columns: u64) -> Option<usize> {
         let operator = self.draft.maker(tensor)?.clone();
         let weight = *operator.inputs.get(1)?;
         let whole = self.draft.tensors[weight].shape;
@@ -193,7 +193,7 @@ impl Lower<'_, '_> {
         }
         let inputs = vec![operator.inputs[0], pieces[0]];
         let name = format!("{}_{number}", operator.name);
-        let value = step.output().map_or_else(String::new, |output| self.net.values[output].name.clone());
+        let value = node.output().map_or_else(String::new, |output| self.net.values[output].name.clone());
         let output = self.draft.made(&value, (rows, columns));
         self.draft.push(&name, "gemm", inputs, output).vectors = pieces.split_off(1);
         self.notes.insert(
@@ -203,11 +203,11 @@ impl Lower<'_, '_> {
         Some(output)
     }
 
-    pub(super) fn concat(&mut self, step: &Step<'_>) -> Done {
-        let output = step.output().ok_or(Stop::Behind)?;
-        let inputs: Vec<ValueId> = step.inputs.iter().flatten().copied().collect();
+    pub(super) fn concat(&mut self, node: &NetNode<'_>) -> Done {
+        let output = node.output().ok_or(Stop::Behind)?;
+        let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
         let rank = self.shape(output)?.len();
-        let axis = axis_of(step.int("axis").unwrap_or(1), rank).unwrap_or(0);
+        let axis = axis_of(node.int("axis").unwrap_or(1), rank).unwrap_or(0);
         if let Some(&constant) = inputs.iter().find(|&&value| self.is_constant(value)) {
             return unsupported(format!("{:?} is constant", self.net.values[constant].name));
         }
@@ -217,7 +217,7 @@ impl Lower<'_, '_> {
             let is_cache = self.net.values[value].is_input && inputs.len() == 2;
             let other = inputs.iter().copied().find(|&other| other != value);
             if is_cache && let Some(new) = other.filter(|&new| !self.net.values[new].is_input) {
-                return self.cache(step, value, new, axis, output);
+                return self.cache(node, value, new, axis, output);
             }
             layouts.push(self.place(value)?);
         }
@@ -246,7 +246,7 @@ impl Lower<'_, '_> {
         let mut columns: u64 = layouts[..count].iter().map(|layout| layout.columns).sum();
         while count < parts.len() {
             columns += layouts[count].columns;
-            tensor = self.emit(step, "concat", vec![tensor, parts[count]], (first.rows, columns), Vec::new());
+            tensor = self.emit(node, "concat", vec![tensor, parts[count]], (first.rows, columns), Vec::new());
             count += 1;
             self.joined.insert(parts[..count].to_vec(), tensor);
         }
@@ -259,11 +259,11 @@ impl Lower<'_, '_> {
             result.axes[axis] = vec![super::layout::Part { extent, side: Side::Column, stride: inner }];
         }
         result.columns = columns;
-        self.settle(step, result.on(tensor))
+        self.settle(node, result.on(tensor))
     }
 
     /// Keys or values of all tokens: those of earlier ones with the new ones behind them.
-    fn cache(&mut self, step: &Step<'_>, past: ValueId, new: ValueId, axis: usize, output: ValueId) -> Done {
+    fn cache(&mut self, node: &NetNode<'_>, past: ValueId, new: ValueId, axis: usize, output: ValueId) -> Done {
         let layout = self.place(new)?;
         let extent = self.shape(output)?[axis];
         let tensor = self.draft.tensor(&self.net.values[past].name.clone(), (1, 1), Role::Input);
@@ -287,6 +287,6 @@ impl Lower<'_, '_> {
             "keys and values of earlier tokens are inputs that hold all tokens; those of new tokens are written"
                 .to_owned(),
         );
-        self.settle(step, result)
+        self.settle(node, result)
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Value<'a> {
 
 /// A node.
 #[derive(Debug, Clone)]
-pub(super) struct Step<'a> {
+pub(super) struct NetNode<'a> {
     pub(super) name: String,
     /// Operator, with its domain in front if that is not the standard one.
     pub(super) op: String,
@@ -50,13 +50,13 @@ pub(super) struct Step<'a> {
 pub(super) struct Net<'a> {
     pub(super) values: Vec<Value<'a>>,
     /// In topological order.
-    pub(super) steps: Vec<Step<'a>>,
+    pub(super) nodes: Vec<NetNode<'a>>,
     pub(super) inputs: Vec<ValueId>,
     pub(super) outputs: Vec<ValueId>,
     pub(super) opset: i64,
 }
 
-impl Step<'_> {
+impl NetNode<'_> {
     /// An integer attribute.
     pub(super) fn int(&self, name: &str) -> Option<i64> {
         self.attributes.iter().find_map(|(known, value)| match value {
@@ -196,26 +196,26 @@ impl<'a> Net<'a> {
                 domain => format!("{domain}.{}", node.op),
             };
             let (name, attributes) = (node.name.to_owned(), node.attributes);
-            self.steps.push(Step { name, op, inputs, outputs, attributes, is_gone: false, is_causal: false });
+            self.nodes.push(NetNode { name, op, inputs, outputs, attributes, is_gone: false, is_causal: false });
         }
         Ok(())
     }
 
     /// Puts the nodes in topological order, the earlier in the file first.
     fn sort(&mut self) -> Result<(), Diagnostic> {
-        let waits = |step: &Step<'_>| {
-            let mut inputs: Vec<ValueId> = step.inputs.iter().flatten().copied().collect();
+        let waits = |node: &NetNode<'_>| {
+            let mut inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
             inputs.sort_unstable();
             inputs.dedup();
             inputs.iter().filter(|&&input| self.values[input].producer.is_some()).count()
         };
-        let mut waiting: Vec<usize> = self.steps.iter().map(waits).collect();
+        let mut waiting: Vec<usize> = self.nodes.iter().map(waits).collect();
         let mut ready: BinaryHeap<Reverse<usize>> =
             waiting.iter().enumerate().filter(|(_, count)| **count == 0).map(|(index, _)| Reverse(index)).collect();
-        let mut order = Vec::with_capacity(self.steps.len());
+        let mut order = Vec::with_capacity(self.nodes.len());
         while let Some(Reverse(index)) = ready.pop() {
             order.push(index);
-            for &output in self.steps[index].outputs.iter().flatten() {
+            for &output in self.nodes[index].outputs.iter().flatten() {
                 for &consumer in &self.values[output].consumers {
                     waiting[consumer] -= 1;
                     if waiting[consumer] == 0 {
@@ -224,7 +224,7 @@ impl<'a> Net<'a> {
                 }
             }
         }
-        if order.len() < self.steps.len() {
+        if order.len() < self.nodes.len() {
             return Err(self.cycle(&waiting));
         }
         let mut place = vec![0; order.len()];
@@ -235,18 +235,18 @@ impl<'a> Net<'a> {
             value.consumers.sort_unstable();
             value.consumers.dedup();
         }
-        let mut steps: Vec<Option<Step<'a>>> = self.steps.drain(..).map(Some).collect();
-        self.steps = order.iter().filter_map(|&index| steps[index].take()).collect();
+        let mut nodes: Vec<Option<NetNode<'a>>> = self.nodes.drain(..).map(Some).collect();
+        self.nodes = order.iter().filter_map(|&index| nodes[index].take()).collect();
         Ok(())
     }
 
     /// Of nodes that wait for each other, a cycle: whatever waits has a producer that waits.
     fn cycle(&self, waiting: &[usize]) -> Diagnostic {
-        let mut trail: Vec<usize> = (0..self.steps.len()).find(|&index| waiting[index] > 0).into_iter().collect();
-        let mut place = vec![None; self.steps.len()];
+        let mut trail: Vec<usize> = (0..self.nodes.len()).find(|&index| waiting[index] > 0).into_iter().collect();
+        let mut place = vec![None; self.nodes.len()];
         while let Some(&last) = trail.last() {
             place[last] = Some(trail.len() - 1);
-            let inputs = self.steps[last].inputs.iter().flatten();
+            let inputs = self.nodes[last].inputs.iter().flatten();
             let Some(before) =
                 inputs.filter_map(|&input| self.values[input].producer).find(|&index| waiting[index] > 0)
             else {
@@ -260,7 +260,7 @@ impl<'a> Net<'a> {
         }
         trail.reverse();
         let most = 8;
-        let mut names: Vec<String> = trail.iter().take(most).map(|&index| self.steps[index].title(self)).collect();
+        let mut names: Vec<String> = trail.iter().take(most).map(|&index| self.nodes[index].title(self)).collect();
         if trail.len() > most {
             names.push(format!("({} more)", trail.len() - most));
         }
@@ -270,13 +270,13 @@ impl<'a> Net<'a> {
     }
 
     /// The node that makes a value.
-    pub(super) fn producer(&self, value: ValueId) -> Option<&Step<'a>> {
-        self.values[value].producer.map(|index| &self.steps[index])
+    pub(super) fn producer(&self, value: ValueId) -> Option<&NetNode<'a>> {
+        self.values[value].producer.map(|index| &self.nodes[index])
     }
 
     /// Nodes that read a value and are still there.
     pub(super) fn readers(&self, value: ValueId) -> impl Iterator<Item = usize> + '_ {
-        self.values[value].consumers.iter().copied().filter(|&index| !self.steps[index].is_gone)
+        self.values[value].consumers.iter().copied().filter(|&index| !self.nodes[index].is_gone)
     }
 
     /// The shape of a value as text.

@@ -121,29 +121,29 @@ fn has_images(draft: &Draft<'_>) -> bool {
 fn refused(net: &Net<'_>, problems: &[Problem]) -> Diagnostic {
     let mut kinds: Vec<(&str, &str, Vec<usize>)> = Vec::new();
     for problem in problems {
-        let op = net.steps[problem.step].op.as_str();
+        let op = net.nodes[problem.node].op.as_str();
         match kinds.iter_mut().find(|(known, why, _)| *known == op && *why == problem.why) {
-            Some((.., steps)) => steps.push(problem.step),
-            None => kinds.push((op, &problem.why, vec![problem.step])),
+            Some((.., nodes)) => nodes.push(problem.node),
+            None => kinds.push((op, &problem.why, vec![problem.node])),
         }
     }
     let mut lines: Vec<String> = Vec::new();
-    for (op, why, steps) in kinds.iter().take(MOST_KINDS) {
+    for (op, why, nodes) in kinds.iter().take(MOST_KINDS) {
         let named = |&index: &usize| {
-            let step = &net.steps[index];
-            let inputs: Vec<String> = step
+            let node = &net.nodes[index];
+            let inputs: Vec<String> = node
                 .inputs
                 .iter()
                 .flatten()
                 .map(|&id| format!("{} {}", net.values[id].name, net.shape_text(id)))
                 .collect();
-            format!("`{}` of {}", step.title(net), if inputs.is_empty() { "nothing".into() } else { inputs.join(", ") })
+            format!("`{}` of {}", node.title(net), if inputs.is_empty() { "nothing".into() } else { inputs.join(", ") })
         };
-        let mut names: Vec<String> = steps.iter().take(MOST_NAMED).map(named).collect();
-        if steps.len() > MOST_NAMED {
-            names.push(format!("{} more", steps.len() - MOST_NAMED));
+        let mut names: Vec<String> = nodes.iter().take(MOST_NAMED).map(named).collect();
+        if nodes.len() > MOST_NAMED {
+            names.push(format!("{} more", nodes.len() - MOST_NAMED));
         }
-        lines.push(format!("{op}, {} x: {why}: {}", steps.len(), names.join("; ")));
+        lines.push(format!("{op}, {} x: {why}: {}", nodes.len(), names.join("; ")));
     }
     if kinds.len() > MOST_KINDS {
         lines.push(format!("and {} kinds more", kinds.len() - MOST_KINDS));

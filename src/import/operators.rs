@@ -2,15 +2,15 @@
 
 use super::layout::{Layout, Side};
 use super::lower::{Done, Lower, Stop, unsupported};
-use super::net::{Step, ValueId};
+use super::net::{NetNode, ValueId};
 use super::shapes::windows;
 
 impl Lower<'_, '_> {
     /// Lowers a node.
-    pub(super) fn step(&mut self, index: usize) -> Done {
+    pub(super) fn node(&mut self, index: usize) -> Done {
         let net = self.net;
-        let step = &net.steps[index];
-        for &value in step.inputs.iter().flatten() {
+        let node = &net.nodes[index];
+        for &value in node.inputs.iter().flatten() {
             if self.is_constant(value) {
                 continue;
             }
@@ -22,60 +22,60 @@ impl Lower<'_, '_> {
                 return unsupported(format!("{:?} has no elements", net.values[value].name));
             }
         }
-        if let Some(output) = step.output()
+        if let Some(output) = node.output()
             && net.values[output].shape.is_none()
         {
             return unsupported("the shape of its result is not known");
         }
-        match step.op.as_str() {
-            "MatMul" => self.matmul(step),
-            "Gemm" => self.gemm(step),
-            "Conv" => self.conv(step),
-            "MaxPool" => self.pool(step, "max_pool"),
-            "AveragePool" => self.pool(step, "average_pool"),
-            "GlobalAveragePool" => self.global_pool(step, "average_pool"),
-            "GlobalMaxPool" => self.global_pool(step, "max_pool"),
-            "BatchNormalization" => self.batch_norm(step),
-            "LayerNormalization" => self.norm(step, "layer_norm", 2),
-            "RMSNormalization" | "SimplifiedLayerNormalization" => self.norm(step, "rms_norm", 1),
-            "com.microsoft.SkipLayerNormalization" => self.skip_norm(step),
+        match node.op.as_str() {
+            "MatMul" => self.matmul(node),
+            "Gemm" => self.gemm(node),
+            "Conv" => self.conv(node),
+            "MaxPool" => self.pool(node, "max_pool"),
+            "AveragePool" => self.pool(node, "average_pool"),
+            "GlobalAveragePool" => self.global_pool(node, "average_pool"),
+            "GlobalMaxPool" => self.global_pool(node, "max_pool"),
+            "BatchNormalization" => self.batch_norm(node),
+            "LayerNormalization" => self.norm(node, "layer_norm", 2),
+            "RMSNormalization" | "SimplifiedLayerNormalization" => self.norm(node, "rms_norm", 1),
+            "com.microsoft.SkipLayerNormalization" => self.skip_norm(node),
             // Squares are summed over neighbouring channels, where a norm sums them over all.
-            "LRN" => self.unary(step, "rms_norm", "RMSNormalization"),
-            "Softmax" | "LogSoftmax" => self.softmax(step),
-            "Relu" | "Clip" | "LeakyRelu" | "PRelu" | "ThresholdedRelu" => self.unary(step, "relu", "Relu"),
+            "LRN" => self.unary(node, "rms_norm", "RMSNormalization"),
+            "Softmax" | "LogSoftmax" => self.softmax(node),
+            "Relu" | "Clip" | "LeakyRelu" | "PRelu" | "ThresholdedRelu" => self.unary(node, "relu", "Relu"),
             "Gelu" | "com.microsoft.Gelu" | "com.microsoft.FastGelu" | "com.microsoft.BiasGelu" => {
-                self.unary(step, "gelu", &step.op)
+                self.unary(node, "gelu", &node.op)
             }
-            "Silu" | "Swish" | "HardSwish" | "Mish" | "com.microsoft.QuickGelu" => self.unary(step, "silu", "Silu"),
-            "Sigmoid" | "HardSigmoid" => self.unary(step, "sigmoid", "Sigmoid"),
-            "Softplus" => self.unary(step, "softplus", "Softplus"),
-            "Tanh" | "Softsign" => self.unary(step, "tanh", "Tanh"),
+            "Silu" | "Swish" | "HardSwish" | "Mish" | "com.microsoft.QuickGelu" => self.unary(node, "silu", "Silu"),
+            "Sigmoid" | "HardSigmoid" => self.unary(node, "sigmoid", "Sigmoid"),
+            "Softplus" => self.unary(node, "softplus", "Softplus"),
+            "Tanh" | "Softsign" => self.unary(node, "tanh", "Tanh"),
             "Mask" | "CausalMask" => {
-                self.unary(step, if step.op == "Mask" { "scale" } else { "causal_mask" }, &step.op)
+                self.unary(node, if node.op == "Mask" { "scale" } else { "causal_mask" }, &node.op)
             }
-            "Rotary" | "RotaryEmbedding" => self.rotary(step),
+            "Rotary" | "RotaryEmbedding" => self.rotary(node),
             "Exp" | "Log" | "Sqrt" | "Neg" | "Abs" | "Reciprocal" | "Erf" | "Floor" | "Ceil" | "Round" | "Sign"
-            | "Elu" | "Selu" | "Celu" | "Sin" | "Cos" | "Cast" | "Trilu" => self.unary(step, "scale", "a scale"),
-            "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Where" | "Sum" | "Mean" => self.binary(step),
-            "Concat" => self.concat(step),
-            "Split" => self.split(step),
-            "Slice" => self.slice(step),
-            "Gather" => self.gather(step),
-            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => self.reshape(step),
-            "Transpose" => self.transpose(step),
-            "Expand" => self.expand(step),
-            "ReduceMean" | "ReduceSum" | "ReduceMax" => self.reduce(step),
+            | "Elu" | "Selu" | "Celu" | "Sin" | "Cos" | "Cast" | "Trilu" => self.unary(node, "scale", "a scale"),
+            "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Where" | "Sum" | "Mean" => self.binary(node),
+            "Concat" => self.concat(node),
+            "Split" => self.split(node),
+            "Slice" => self.slice(node),
+            "Gather" => self.gather(node),
+            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => self.reshape(node),
+            "Transpose" => self.transpose(node),
+            "Expand" => self.expand(node),
+            "ReduceMean" | "ReduceSum" | "ReduceMax" => self.reduce(node),
             _ => unsupported("the operator is not known"),
         }
     }
 
-    fn matmul(&mut self, step: &Step<'_>) -> Done {
-        let (a, b) = (Self::input(step, 0)?, Self::input(step, 1)?);
+    fn matmul(&mut self, node: &NetNode<'_>) -> Done {
+        let (a, b) = (Self::input(node, 0)?, Self::input(node, 1)?);
         if self.is_constant(a) {
             return unsupported("a constant times an activation");
         }
         if !self.is_constant(b) {
-            return self.product(step, a, b);
+            return self.product(node, a, b);
         }
         let shape = self.shape(b)?.to_vec();
         let (&columns, leading) = shape.split_last().ok_or(Stop::Behind)?;
@@ -84,12 +84,12 @@ impl Lower<'_, '_> {
         if batch.iter().any(|&dim| dim != 1) {
             return unsupported("a weight of more than two axes");
         }
-        self.linear(step, a, b, (k, n), false)
+        self.linear(node, a, b, (k, n), false)
     }
 
-    fn gemm(&mut self, step: &Step<'_>) -> Done {
-        let (a, b) = (Self::input(step, 0)?, Self::input(step, 1)?);
-        let flag = |name: &str| step.int(name).unwrap_or(0) != 0;
+    fn gemm(&mut self, node: &NetNode<'_>) -> Done {
+        let (a, b) = (Self::input(node, 0)?, Self::input(node, 1)?);
+        let flag = |name: &str| node.int(name).unwrap_or(0) != 0;
         if flag("transA") || self.is_constant(a) {
             return unsupported("its first operand is transposed or constant");
         }
@@ -98,8 +98,8 @@ impl Lower<'_, '_> {
         }
         let &[rows, columns] = self.shape(b)? else { return unsupported("its weight is no matrix") };
         let (k, n) = if flag("transB") { (columns, rows) } else { (rows, columns) };
-        self.linear(step, a, b, (k, n), flag("transB"))?;
-        if let (Some(bias), Some(output)) = (step.input(2).filter(|&bias| self.is_constant(bias)), step.output())
+        self.linear(node, a, b, (k, n), flag("transB"))?;
+        if let (Some(bias), Some(output)) = (node.input(2).filter(|&bias| self.is_constant(bias)), node.output())
             && self.shape(bias)?.iter().product::<u64>() == n
         {
             self.add_vector(output, bias, n);
@@ -108,7 +108,7 @@ impl Lower<'_, '_> {
     }
 
     /// Activations times a weight of K x N.
-    fn linear(&mut self, step: &Step<'_>, a: ValueId, b: ValueId, (k, n): (u64, u64), stored_turned: bool) -> Done {
+    fn linear(&mut self, node: &NetNode<'_>, a: ValueId, b: ValueId, (k, n): (u64, u64), stored_turned: bool) -> Done {
         let mut layout = self.place(a)?;
         let Some(last) = layout.axes.len().checked_sub(1) else { return unsupported("a number times a matrix") };
         if !layout.is_columns(last) {
@@ -120,15 +120,15 @@ impl Lower<'_, '_> {
             Some(table) => (table, vec![("transpose_b", "true".to_owned())]),
             None => (self.weight(b, (k, n), stored_turned, (0, n)), Vec::new()),
         };
-        let tensor = self.emit(step, "gemm", vec![layout.tensor, weight], (layout.rows, n), options);
+        let tensor = self.emit(node, "gemm", vec![layout.tensor, weight], (layout.rows, n), options);
         let mut result = layout.with_columns(last, n, tensor);
         // A vector times a matrix loses an axis.
-        if let Some(output) = step.output().and_then(|output| self.net.values[output].shape.clone())
+        if let Some(output) = node.output().and_then(|output| self.net.values[output].shape.clone())
             && output.len() != result.axes.len()
         {
             result = result.reshaped(&output).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
         }
-        self.settle(step, result)
+        self.settle(node, result)
     }
 
     /// A bias for the operator behind a value, if it can take one.
@@ -146,7 +146,7 @@ impl Lower<'_, '_> {
     }
 
     /// A product of activations: one for every head and sequence.
-    fn product(&mut self, step: &Step<'_>, a: ValueId, b: ValueId) -> Done {
+    fn product(&mut self, node: &NetNode<'_>, a: ValueId, b: ValueId) -> Done {
         let (mut x, mut y) = (self.place(a)?, self.place(b)?);
         let (n, m) = (x.axes.len(), y.axes.len());
         if n < 2 || m < 2 {
@@ -184,11 +184,11 @@ impl Lower<'_, '_> {
                 options.push((key, count.to_string()));
             }
         }
-        if step.is_causal {
+        if node.is_causal {
             options.push(("causal", "true".to_owned()));
         }
-        let tensor = self.emit(step, "gemm", vec![x.tensor, y.tensor], (x.rows, heads * columns), options);
-        self.settle(step, x.with_columns(n - 1, columns, tensor))
+        let tensor = self.emit(node, "gemm", vec![x.tensor, y.tensor], (x.rows, heads * columns), options);
+        self.settle(node, x.with_columns(n - 1, columns, tensor))
     }
 
     /// A value as a plain matrix with the last axis inside the rows.
@@ -218,38 +218,38 @@ impl Lower<'_, '_> {
         self.reread(value, &layout, &Layout::of_image(0, &shape))
     }
 
-    fn conv(&mut self, step: &Step<'_>) -> Done {
-        let (x, w) = (Self::input(step, 0)?, Self::input(step, 1)?);
+    fn conv(&mut self, node: &NetNode<'_>) -> Done {
+        let (x, w) = (Self::input(node, 0)?, Self::input(node, 1)?);
         if !self.is_constant(w) {
             return unsupported("filters that are no constant");
         }
         let layout = self.image(x)?;
         let (image, filters) = (self.shape(x)?[2..].to_vec(), self.shape(w)?.to_vec());
-        let options = Self::image_options(step, &image, &filters[2..])?;
-        let groups = step.int("group").unwrap_or(1);
+        let options = Self::image_options(node, &image, &filters[2..])?;
+        let groups = node.int("group").unwrap_or(1);
         let (k, n) = (filters[1..].iter().product(), filters[0]);
         let weight = self.weight(w, (k, n), true, (0, n));
-        let shape = step.output().map(|output| self.shape(output)).transpose()?.unwrap_or_default().to_vec();
+        let shape = node.output().map(|output| self.shape(output)).transpose()?.unwrap_or_default().to_vec();
         let result = Layout::of_image(0, &shape);
-        let tensor = self.emit(step, "conv", vec![layout.tensor, weight], (result.rows, n), options);
+        let tensor = self.emit(node, "conv", vec![layout.tensor, weight], (result.rows, n), options);
         if groups != 1
             && let Some(operator) = self.draft.maker(tensor)
         {
             operator.options.push(("groups", groups.to_string()));
         }
-        self.settle(step, result.on(tensor))?;
-        if let (Some(bias), Some(output)) = (step.input(2).filter(|&bias| self.is_constant(bias)), step.output()) {
+        self.settle(node, result.on(tensor))?;
+        if let (Some(bias), Some(output)) = (node.input(2).filter(|&bias| self.is_constant(bias)), node.output()) {
             self.add_vector(output, bias, n);
         }
         Ok(())
     }
 
     /// Keys of an operator on images of two axes, or of one.
-    fn image_options(step: &Step<'_>, image: &[u64], kernel: &[u64]) -> Result<Vec<(&'static str, String)>, Stop> {
+    fn image_options(node: &NetNode<'_>, image: &[u64], kernel: &[u64]) -> Result<Vec<(&'static str, String)>, Stop> {
         if image.len() > 2 {
             return unsupported(format!("images of {} axes", image.len()));
         }
-        let found = windows(step, image, kernel).map_err(Stop::Unsupported)?;
+        let found = windows(node, image, kernel).map_err(Stop::Unsupported)?;
         let two = |list: &[u64], fill: u64| match list {
             [one] => [fill, *one],
             [a, b, ..] => [*a, *b],
@@ -270,37 +270,37 @@ impl Lower<'_, '_> {
         Ok(options)
     }
 
-    fn pool(&mut self, step: &Step<'_>, kind: &'static str) -> Done {
-        let x = Self::input(step, 0)?;
+    fn pool(&mut self, node: &NetNode<'_>, kind: &'static str) -> Done {
+        let x = Self::input(node, 0)?;
         let layout = self.image(x)?;
         let image = self.shape(x)?[2..].to_vec();
-        let kernel: Vec<u64> = step.ints("kernel_shape").unwrap_or_default().iter().map(|k| k.unsigned_abs()).collect();
-        let options = Self::image_options(step, &image, &kernel)?;
-        self.pooled(step, kind, &layout, options)
+        let kernel: Vec<u64> = node.ints("kernel_shape").unwrap_or_default().iter().map(|k| k.unsigned_abs()).collect();
+        let options = Self::image_options(node, &image, &kernel)?;
+        self.pooled(node, kind, &layout, options)
     }
 
-    fn global_pool(&mut self, step: &Step<'_>, kind: &'static str) -> Done {
-        let x = Self::input(step, 0)?;
+    fn global_pool(&mut self, node: &NetNode<'_>, kind: &'static str) -> Done {
+        let x = Self::input(node, 0)?;
         let layout = self.image(x)?;
         let image = self.shape(x)?[2..].to_vec();
-        self.whole_pool(step, kind, &layout, &image)
+        self.whole_pool(node, kind, &layout, &image)
     }
 
     /// A pooling over whole images.
-    fn whole_pool(&mut self, step: &Step<'_>, kind: &'static str, layout: &Layout, image: &[u64]) -> Done {
+    fn whole_pool(&mut self, node: &NetNode<'_>, kind: &'static str, layout: &Layout, image: &[u64]) -> Done {
         let (first, rest) = image.split_first().unwrap_or((&1, &[]));
         let size = format!("[{first}, {}]", rest.iter().product::<u64>());
-        self.pooled(step, kind, layout, vec![("image", size.clone()), ("kernel", size)])
+        self.pooled(node, kind, layout, vec![("image", size.clone()), ("kernel", size)])
     }
 
     fn pooled(
         &mut self,
-        step: &Step<'_>,
+        node: &NetNode<'_>,
         kind: &'static str,
         layout: &Layout,
         options: Vec<(&'static str, String)>,
     ) -> Done {
-        let output = step.output().ok_or(Stop::Behind)?;
+        let output = node.output().ok_or(Stop::Behind)?;
         let shape = self.shape(output)?.to_vec();
         let elements: u64 = shape.iter().product();
         let result = if shape.len() > 2 && shape[1] == layout.columns {
@@ -311,13 +311,13 @@ impl Lower<'_, '_> {
         if elements != result.rows * layout.columns || result.columns != layout.columns {
             return unsupported("its axes");
         }
-        let tensor = self.emit(step, kind, vec![layout.tensor], (result.rows, result.columns), options);
-        self.settle(step, result.on(tensor))
+        let tensor = self.emit(node, kind, vec![layout.tensor], (result.rows, result.columns), options);
+        self.settle(node, result.on(tensor))
     }
 
-    fn batch_norm(&mut self, step: &Step<'_>) -> Done {
-        let x = Self::input(step, 0)?;
-        let (gain, bias) = (Self::input(step, 1)?, Self::input(step, 2)?);
+    fn batch_norm(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
+        let (gain, bias) = (Self::input(node, 1)?, Self::input(node, 2)?);
         if !self.is_constant(gain) || !self.is_constant(bias) {
             return unsupported("gain and bias are no constants");
         }
@@ -327,23 +327,23 @@ impl Lower<'_, '_> {
             && self.draft.maker(layout.tensor).is_some_and(|operator| matches!(operator.kind, "conv" | "gemm"));
         if folds {
             self.add_vector(x, bias, layout.columns);
-            return self.settle(step, layout);
+            return self.settle(node, layout);
         }
         let vectors = vec![self.vector(gain, layout.columns), self.vector(bias, layout.columns)];
-        self.elementwise(step, "batch_norm", &layout)?;
-        self.give_vectors(step, vectors);
+        self.elementwise(node, "batch_norm", &layout)?;
+        self.give_vectors(node, vectors);
         Ok(())
     }
 
-    fn give_vectors(&mut self, step: &Step<'_>, vectors: Vec<usize>) {
-        let tensor = step.output().and_then(|output| self.places[output].as_ref()).map(|layout| layout.tensor);
+    fn give_vectors(&mut self, node: &NetNode<'_>, vectors: Vec<usize>) {
+        let tensor = node.output().and_then(|output| self.places[output].as_ref()).map(|layout| layout.tensor);
         if let Some(operator) = tensor.and_then(|tensor| self.draft.maker(tensor)) {
             operator.vectors = vectors;
         }
     }
 
-    fn norm(&mut self, step: &Step<'_>, kind: &'static str, most: usize) -> Done {
-        let x = Self::input(step, 0)?;
+    fn norm(&mut self, node: &NetNode<'_>, kind: &'static str, most: usize) -> Done {
+        let x = Self::input(node, 0)?;
         let mut layout = self.place(x)?;
         let last = layout.axes.len().saturating_sub(1);
         if !layout.is_columns(last) {
@@ -352,37 +352,37 @@ impl Lower<'_, '_> {
         let columns = layout.columns;
         let mut vectors = Vec::new();
         for index in 1..=most {
-            let Some(value) = step.input(index).filter(|&value| self.is_constant(value)) else { break };
+            let Some(value) = node.input(index).filter(|&value| self.is_constant(value)) else { break };
             if self.shape(value)?.iter().product::<u64>() != columns {
                 return unsupported("a gain or bias of another width");
             }
             vectors.push(self.vector(value, columns));
         }
-        self.elementwise(step, kind, &layout)?;
-        self.give_vectors(step, vectors);
+        self.elementwise(node, kind, &layout)?;
+        self.give_vectors(node, vectors);
         Ok(())
     }
 
     /// `layer_norm(x + skip)`.
-    fn skip_norm(&mut self, step: &Step<'_>) -> Done {
-        let (x, skip) = (self.as_rows(Self::input(step, 0)?)?, self.as_rows(Self::input(step, 1)?)?);
-        let sum = self.emit(step, "add", vec![x.tensor, skip.tensor], (x.rows, x.columns), Vec::new());
-        let vectors: Vec<ValueId> = [2, 3].into_iter().filter_map(|index| step.input(index)).collect();
+    fn skip_norm(&mut self, node: &NetNode<'_>) -> Done {
+        let (x, skip) = (self.as_rows(Self::input(node, 0)?)?, self.as_rows(Self::input(node, 1)?)?);
+        let sum = self.emit(node, "add", vec![x.tensor, skip.tensor], (x.rows, x.columns), Vec::new());
+        let vectors: Vec<ValueId> = [2, 3].into_iter().filter_map(|index| node.input(index)).collect();
         let vectors = vectors.into_iter().map(|value| self.vector(value, x.columns)).collect();
-        self.elementwise(step, "layer_norm", &x.on(sum))?;
-        self.give_vectors(step, vectors);
+        self.elementwise(node, "layer_norm", &x.on(sum))?;
+        self.give_vectors(node, vectors);
         // The sum itself may be wanted too.
-        if let Some(output) = step.outputs.get(3).copied().flatten() {
+        if let Some(output) = node.outputs.get(3).copied().flatten() {
             self.set(output, x.on(sum));
         }
         Ok(())
     }
 
-    fn softmax(&mut self, step: &Step<'_>) -> Done {
-        let x = Self::input(step, 0)?;
+    fn softmax(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
         let rank = self.shape(x)?.len();
         let default = if self.net.opset < 13 { 1 } else { -1 };
-        let axis = super::fold::axis_of(step.int("axis").unwrap_or(default), rank).unwrap_or(0);
+        let axis = super::fold::axis_of(node.int("axis").unwrap_or(default), rank).unwrap_or(0);
         let shape = self.shape(x)?.to_vec();
         // Until version 13 everything from the axis on is one.
         let is_last = axis + 1 == rank || self.net.opset < 13 && shape[axis + 1..].iter().all(|&dim| dim == 1);
@@ -394,57 +394,57 @@ impl Lower<'_, '_> {
             return unsupported(format!("a softmax along axis {axis} of {rank}"));
         }
         let heads = layout.columns / layout.extent(axis).max(1);
-        self.elementwise(step, "softmax", &layout)?;
-        self.give_heads(step, heads);
+        self.elementwise(node, "softmax", &layout)?;
+        self.give_heads(node, heads);
         Ok(())
     }
 
-    fn give_heads(&mut self, step: &Step<'_>, heads: u64) {
-        let tensor = step.output().and_then(|output| self.places[output].as_ref()).map(|layout| layout.tensor);
+    fn give_heads(&mut self, node: &NetNode<'_>, heads: u64) {
+        let tensor = node.output().and_then(|output| self.places[output].as_ref()).map(|layout| layout.tensor);
         if let Some(operator) = tensor.and_then(|tensor| self.draft.maker(tensor)).filter(|_| heads > 1) {
             operator.options.push(("heads", heads.to_string()));
         }
     }
 
-    fn rotary(&mut self, step: &Step<'_>) -> Done {
-        let x = Self::input(step, 0)?;
+    fn rotary(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
         let layout = self.place(x)?;
         let last = layout.axes.len().saturating_sub(1);
         let heads = if layout.is_inner(last, Side::Column) { layout.columns / layout.extent(last).max(1) } else { 1 };
-        self.elementwise(step, "rotary", &layout)?;
-        self.give_heads(step, heads);
+        self.elementwise(node, "rotary", &layout)?;
+        self.give_heads(node, heads);
         Ok(())
     }
 
-    fn unary(&mut self, step: &Step<'_>, kind: &'static str, plain: &str) -> Done {
-        let layout = self.place(Self::input(step, 0)?)?;
-        if step.op != plain {
-            self.notes.insert(format!("{} is taken as `{kind}`: one pass over as many elements", step.op));
+    fn unary(&mut self, node: &NetNode<'_>, kind: &'static str, plain: &str) -> Done {
+        let layout = self.place(Self::input(node, 0)?)?;
+        if node.op != plain {
+            self.notes.insert(format!("{} is taken as `{kind}`: one pass over as many elements", node.op));
         }
-        self.elementwise(step, kind, &layout)
+        self.elementwise(node, kind, &layout)
     }
 
     /// Two operands, or more one after the other.
-    fn binary(&mut self, step: &Step<'_>) -> Done {
-        let inputs: Vec<ValueId> = step.inputs.iter().flatten().copied().collect();
+    fn binary(&mut self, node: &NetNode<'_>) -> Done {
+        let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
         let (constants, activations): (Vec<ValueId>, Vec<ValueId>) =
             inputs.iter().partition(|&&value| self.is_constant(value));
-        let output = step.output().ok_or(Stop::Behind)?;
+        let output = node.output().ok_or(Stop::Behind)?;
         let wanted = self.shape(output)?.to_vec();
         // What has the shape of the result goes first.
         let Some(&main) = activations.iter().find(|&&value| self.shape(value).is_ok_and(|shape| shape == wanted))
         else {
             return unsupported("both operands are stretched to a larger shape");
         };
-        let multiplies = matches!(step.op.as_str(), "Mul" | "Div" | "Pow");
+        let multiplies = matches!(node.op.as_str(), "Mul" | "Div" | "Pow");
         let others: Vec<ValueId> = activations.into_iter().filter(|&value| value != main).collect();
         let mut layout = self.place(main)?;
         if others.is_empty() && constants.is_empty() {
             // Twice the same.
             let kind = if multiplies { "mul" } else { "add" };
             let inputs = vec![layout.tensor, layout.tensor];
-            let tensor = self.emit(step, kind, inputs, (layout.rows, layout.columns), Vec::new());
-            return self.settle(step, layout.on(tensor));
+            let tensor = self.emit(node, kind, inputs, (layout.rows, layout.columns), Vec::new());
+            return self.settle(node, layout.on(tensor));
         }
         for other in others {
             let mut with = self.place(other)?;
@@ -455,19 +455,19 @@ impl Lower<'_, '_> {
                 layout = if layout.is_of_rows() { layout } else { self.as_rows(main)? };
                 with = self.as_rows(other)?;
             }
-            if !matches!(step.op.as_str(), "Add" | "Mul" | "Sum") {
+            if !matches!(node.op.as_str(), "Add" | "Mul" | "Sum") {
                 let kind = if multiplies { "mul" } else { "add" };
-                self.notes.insert(format!("{} of two tensors is taken as `{kind}`: one pass over both", step.op));
+                self.notes.insert(format!("{} of two tensors is taken as `{kind}`: one pass over both", node.op));
             }
             let kind = if multiplies { "mul" } else { "add" };
             let tensor =
-                self.emit(step, kind, vec![layout.tensor, with.tensor], (layout.rows, layout.columns), Vec::new());
+                self.emit(node, kind, vec![layout.tensor, with.tensor], (layout.rows, layout.columns), Vec::new());
             layout = layout.on(tensor);
-            self.settle(step, layout.clone())?;
+            self.settle(node, layout.clone())?;
         }
         for constant in constants {
-            layout = self.with_constant(step, main, constant, &layout, multiplies)?;
-            self.settle(step, layout.clone())?;
+            layout = self.with_constant(node, main, constant, &layout, multiplies)?;
+            self.settle(node, layout.clone())?;
         }
         Ok(())
     }
@@ -475,7 +475,7 @@ impl Lower<'_, '_> {
     /// An activation and a constant that is broadcast to it.
     fn with_constant(
         &mut self,
-        step: &Step<'_>,
+        node: &NetNode<'_>,
         value: ValueId,
         constant: ValueId,
         layout: &Layout,
@@ -486,9 +486,9 @@ impl Lower<'_, '_> {
         let rank = layout.axes.len();
         let scale = |lower: &mut Self| {
             let shape = (layout.rows, layout.columns);
-            Ok(layout.on(lower.emit(step, "scale", vec![layout.tensor], shape, Vec::new())))
+            Ok(layout.on(lower.emit(node, "scale", vec![layout.tensor], shape, Vec::new())))
         };
-        if all <= 1 || step.op == "Where" || shape.len() > rank {
+        if all <= 1 || node.op == "Where" || shape.len() > rank {
             return scale(self);
         }
         let axis_of = |index: usize| index + rank - shape.len();
@@ -505,7 +505,7 @@ impl Lower<'_, '_> {
             }
             let vector = self.vector(constant, all);
             let kind = if multiplies { "batch_norm" } else { "bias" };
-            let tensor = self.emit(step, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());
+            let tensor = self.emit(node, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());
             if let Some(operator) = self.draft.maker(tensor) {
                 operator.vectors = vec![vector];
             }
@@ -518,50 +518,50 @@ impl Lower<'_, '_> {
         // A table with a row for every position: looked up, then added.
         let rows = all / layout.columns;
         let table = self.weight(constant, (rows, layout.columns), false, (0, layout.columns));
-        let looked_up = self.look_up(step, table, (layout.rows, layout.columns));
+        let looked_up = self.look_up(node, table, (layout.rows, layout.columns));
         let shape = (layout.rows, layout.columns);
-        Ok(layout.on(self.emit(step, "add", vec![layout.tensor, looked_up], shape, Vec::new())))
+        Ok(layout.on(self.emit(node, "add", vec![layout.tensor, looked_up], shape, Vec::new())))
     }
 
     /// Rows of a table by indices that come from off chip.
-    fn look_up(&mut self, step: &Step<'_>, table: usize, shape: (u64, u64)) -> usize {
+    fn look_up(&mut self, node: &NetNode<'_>, table: usize, shape: (u64, u64)) -> usize {
         let name = format!("{}_indices", self.draft.tensors[table].name);
         let indices = self.draft.tensor(&name, (shape.0, 1), super::draft::Role::Input);
         self.draft.tensors[indices].dtype = Some("fp32");
-        self.emit(step, "embedding", vec![indices, table], shape, Vec::new())
+        self.emit(node, "embedding", vec![indices, table], shape, Vec::new())
     }
 
-    fn reduce(&mut self, step: &Step<'_>) -> Done {
-        let x = Self::input(step, 0)?;
+    fn reduce(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
         let shape = self.shape(x)?.to_vec();
-        let given = step.input(1).and_then(|id| self.net.values[id].constant.as_ref()?.ints());
-        let axes: Vec<usize> = match step.ints("axes").or(given.as_deref()) {
+        let given = node.input(1).and_then(|id| self.net.values[id].constant.as_ref()?.ints());
+        let axes: Vec<usize> = match node.ints("axes").or(given.as_deref()) {
             Some(list) => list.iter().filter_map(|&axis| super::fold::axis_of(axis, shape.len())).collect(),
             None => (0..shape.len()).collect(),
         };
         let layout = self.place(x)?;
-        let is_max = step.op == "ReduceMax";
-        let output = step.output().ok_or(Stop::Behind)?;
+        let is_max = node.op == "ReduceMax";
+        let output = node.output().ok_or(Stop::Behind)?;
         let result = self.shape(output)?.to_vec();
         if let &[axis] = axes.as_slice()
             && layout.is_columns(axis)
         {
             let kind = if is_max { "row_max" } else { "row_sum" };
-            let tensor = self.emit(step, kind, vec![layout.tensor], (layout.rows, 1), Vec::new());
+            let tensor = self.emit(node, kind, vec![layout.tensor], (layout.rows, 1), Vec::new());
             let with_one = layout.with_columns(axis, 1, tensor);
             let placed = with_one.reshaped(&result).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
-            return self.settle(step, placed);
+            return self.settle(node, placed);
         }
         // Pixels of whole images, or tokens of whole sequences.
         let kind = if is_max { "max_pool" } else { "average_pool" };
         let image: Vec<u64> = axes.iter().map(|&axis| shape[axis]).collect();
         if shape.len() > 2 && axes == (2..shape.len()).collect::<Vec<_>>() {
             let layout = self.image(x)?;
-            return self.whole_pool(step, kind, &layout, &image);
+            return self.whole_pool(node, kind, &layout, &image);
         }
         if shape.len() == 3 && axes == [1] {
             let layout = self.as_rows(x)?;
-            return self.whole_pool(step, kind, &layout, &image);
+            return self.whole_pool(node, kind, &layout, &image);
         }
         unsupported(format!("a reduction along the axes {axes:?} of {}", shape.len()))
     }

@@ -3,7 +3,7 @@
 //! A pattern rewrites its last node into the function; what then makes nothing that is read goes away.
 
 use super::constant::Numbers;
-use super::net::{Net, Step, ValueId};
+use super::net::{Net, NetNode, ValueId};
 
 /// Nodes walked back at most in search of a value.
 const FAR: usize = 12;
@@ -11,9 +11,9 @@ const FAR: usize = 12;
 /// Rewrites every pattern; what it found that a reader should know.
 pub(super) fn recognise(net: &mut Net<'_>) -> Vec<String> {
     drop_copies(net);
-    for index in 0..net.steps.len() {
-        match net.steps[index].op.as_str() {
-            _ if net.steps[index].is_gone => {}
+    for index in 0..net.nodes.len() {
+        match net.nodes[index].op.as_str() {
+            _ if net.nodes[index].is_gone => {}
             "Erf" | "Tanh" => gelu(net, index),
             "Sigmoid" => silu(net, index),
             "ReduceMean" | "GlobalAveragePool" => norm(net, index),
@@ -23,8 +23,8 @@ pub(super) fn recognise(net: &mut Net<'_>) -> Vec<String> {
     }
     prune(net);
     let mut notes = Vec::new();
-    for index in 0..net.steps.len() {
-        if net.steps[index].op == "Softmax" && !net.steps[index].is_gone {
+    for index in 0..net.nodes.len() {
+        if net.nodes[index].op == "Softmax" && !net.nodes[index].is_gone {
             notes.extend(attention(net, index));
         }
     }
@@ -36,29 +36,29 @@ pub(super) fn recognise(net: &mut Net<'_>) -> Vec<String> {
 
 /// Takes away nodes that hand on what they get.
 fn drop_copies(net: &mut Net<'_>) {
-    for index in 0..net.steps.len() {
-        let step = &net.steps[index];
-        let forwards_sums = match step.op.as_str() {
+    for index in 0..net.nodes.len() {
+        let node = &net.nodes[index];
+        let forwards_sums = match node.op.as_str() {
             "Identity" | "Dropout" | "CastLike" | "QuantizeLinear" | "DequantizeLinear" => true,
             "Cast" => {
                 let is_float = |kind: i64| matches!(kind, 1 | 10 | 11 | 16);
-                let from = step.input(0).map_or(0, |id| net.values[id].data_type);
-                is_float(step.int("to").unwrap_or(0)) && is_float(from)
+                let from = node.input(0).map_or(0, |id| net.values[id].data_type);
+                is_float(node.int("to").unwrap_or(0)) && is_float(from)
             }
             "Expand" | "Reshape" | "Slice" | "Concat" => {
-                let (Some(from), Some(to)) = (step.input(0), step.output()) else { continue };
-                step.inputs.len() <= if step.op == "Concat" { 1 } else { 5 }
+                let (Some(from), Some(to)) = (node.input(0), node.output()) else { continue };
+                node.inputs.len() <= if node.op == "Concat" { 1 } else { 5 }
                     && net.values[from].shape.is_some()
                     && net.values[from].shape == net.values[to].shape
             }
-            "Sum" | "Max" | "Min" | "Mean" => step.inputs.len() == 1,
+            "Sum" | "Max" | "Min" | "Mean" => node.inputs.len() == 1,
             _ => false,
         };
-        if step.is_gone || !forwards_sums {
+        if node.is_gone || !forwards_sums {
             continue;
         }
-        let (Some(from), Some(to)) = (step.input(0), step.output()) else { continue };
-        net.steps[index].is_gone = true;
+        let (Some(from), Some(to)) = (node.input(0), node.output()) else { continue };
+        net.nodes[index].is_gone = true;
         replace(net, to, from);
     }
 }
@@ -66,7 +66,7 @@ fn drop_copies(net: &mut Net<'_>) {
 /// Lets everything that reads one value read another.
 fn replace(net: &mut Net<'_>, old: ValueId, new: ValueId) {
     for index in std::mem::take(&mut net.values[old].consumers) {
-        for input in net.steps[index].inputs.iter_mut().filter(|input| **input == Some(old)) {
+        for input in net.nodes[index].inputs.iter_mut().filter(|input| **input == Some(old)) {
             *input = Some(new);
         }
         net.values[new].consumers.push(index);
@@ -82,10 +82,10 @@ fn replace(net: &mut Net<'_>, old: ValueId, new: ValueId) {
 
 /// Marks nodes whose results nobody reads.
 fn prune(net: &mut Net<'_>) {
-    for index in (0..net.steps.len()).rev() {
+    for index in (0..net.nodes.len()).rev() {
         let is_read = |id: &ValueId| net.values[*id].is_output || net.readers(*id).next().is_some();
-        if !net.steps[index].outputs.iter().flatten().any(is_read) {
-            net.steps[index].is_gone = true;
+        if !net.nodes[index].outputs.iter().flatten().any(is_read) {
+            net.nodes[index].is_gone = true;
         }
     }
 }
@@ -99,14 +99,14 @@ fn rewrite(net: &mut Net<'_>, index: usize, op: &str, inputs: &[ValueId]) {
             consumers.sort_unstable();
         }
     }
-    let old: Vec<ValueId> = net.steps[index].inputs.iter().flatten().copied().collect();
+    let old: Vec<ValueId> = net.nodes[index].inputs.iter().flatten().copied().collect();
     for id in old.into_iter().filter(|id| !inputs.contains(id)) {
         net.values[id].consumers.retain(|&consumer| consumer != index);
     }
-    let step = &mut net.steps[index];
-    op.clone_into(&mut step.op);
-    step.inputs = inputs.iter().copied().map(Some).collect();
-    step.attributes.clear();
+    let node = &mut net.nodes[index];
+    op.clone_into(&mut node.op);
+    node.inputs = inputs.iter().copied().map(Some).collect();
+    node.attributes.clear();
 }
 
 /// The one node that reads a value.
@@ -116,8 +116,8 @@ fn sole_reader(net: &Net<'_>, value: ValueId) -> Option<usize> {
 }
 
 /// The node that makes a value, if it is one of these.
-fn made_by<'n, 'a>(net: &'n Net<'a>, value: ValueId, ops: &[&str]) -> Option<&'n Step<'a>> {
-    net.producer(value).filter(|step| ops.contains(&step.op.as_str()))
+fn made_by<'n, 'a>(net: &'n Net<'a>, value: ValueId, ops: &[&str]) -> Option<&'n NetNode<'a>> {
+    net.producer(value).filter(|node| ops.contains(&node.op.as_str()))
 }
 
 fn scalar(net: &Net<'_>, value: ValueId) -> Option<f64> {
@@ -129,8 +129,8 @@ fn is_near(found: Option<f64>, wanted: f64) -> bool {
 }
 
 /// Of a binary node that reads `value`, the other input.
-fn other(step: &Step<'_>, value: ValueId) -> Option<ValueId> {
-    match (step.input(0)?, step.input(1)?) {
+fn other(node: &NetNode<'_>, value: ValueId) -> Option<ValueId> {
+    match (node.input(0)?, node.input(1)?) {
         (a, b) if a == value => Some(b),
         (a, b) if b == value => Some(a),
         _ => None,
@@ -144,8 +144,8 @@ fn comes_from(net: &Net<'_>, value: ValueId, wanted: ValueId) -> bool {
         if id == wanted {
             return true;
         }
-        if let Some(step) = net.producer(id).filter(|_| depth < FAR) {
-            open.extend(step.inputs.iter().flatten().map(|&input| (input, depth + 1)));
+        if let Some(node) = net.producer(id).filter(|_| depth < FAR) {
+            open.extend(node.inputs.iter().flatten().map(|&input| (input, depth + 1)));
         }
     }
     false
@@ -154,22 +154,22 @@ fn comes_from(net: &Net<'_>, value: ValueId, wanted: ValueId) -> bool {
 /// `0.5 x (1 + f(x))` in any association, f an error function or hyperbolic tangent.
 fn gelu(net: &mut Net<'_>, index: usize) {
     let found = || {
-        let output = net.steps[index].output()?;
-        let plus_one = sole_reader(net, output).filter(|&at| net.steps[at].op == "Add")?;
-        let one = other(&net.steps[plus_one], output)?;
+        let output = net.nodes[index].output()?;
+        let plus_one = sole_reader(net, output).filter(|&at| net.nodes[at].op == "Add")?;
+        let one = other(&net.nodes[plus_one], output)?;
         if !is_near(scalar(net, one), 1.0) {
             return None;
         }
-        let mut value = net.steps[plus_one].output()?;
+        let mut value = net.nodes[plus_one].output()?;
         let (mut x, mut is_halved, mut last) = (None, false, None);
         // Up to two factors: x and one half, in any order, or both in one.
         for _ in 0..2 {
-            let Some(at) = sole_reader(net, value).filter(|&at| net.steps[at].op == "Mul") else { break };
-            let factor = other(&net.steps[at], value)?;
-            let halved = made_by(net, factor, &["Mul", "Div"]).and_then(|step| {
-                let (a, b) = (step.input(0)?, step.input(1)?);
+            let Some(at) = sole_reader(net, value).filter(|&at| net.nodes[at].op == "Mul") else { break };
+            let factor = other(&net.nodes[at], value)?;
+            let halved = made_by(net, factor, &["Mul", "Div"]).and_then(|node| {
+                let (a, b) = (node.input(0)?, node.input(1)?);
                 let (number, rest) = if net.values[a].constant.is_some() { (a, b) } else { (b, a) };
-                let wanted = if step.op == "Div" { 2.0 } else { 0.5 };
+                let wanted = if node.op == "Div" { 2.0 } else { 0.5 };
                 is_near(scalar(net, number), wanted).then_some(rest)
             });
             if is_near(scalar(net, factor), 0.5) && !is_halved {
@@ -182,9 +182,9 @@ fn gelu(net: &mut Net<'_>, index: usize) {
                 break;
             }
             last = Some(at);
-            value = net.steps[at].output()?;
+            value = net.nodes[at].output()?;
         }
-        let (x, inside) = (x.filter(|_| is_halved)?, net.steps[index].input(0)?);
+        let (x, inside) = (x.filter(|_| is_halved)?, net.nodes[index].input(0)?);
         Some((last.filter(|_| comes_from(net, inside, x))?, x))
     };
     let found: Option<(usize, ValueId)> = found();
@@ -196,12 +196,12 @@ fn gelu(net: &mut Net<'_>, index: usize) {
 /// `x sigmoid(c x)`.
 fn silu(net: &mut Net<'_>, index: usize) {
     let found = || {
-        let (input, output) = (net.steps[index].input(0)?, net.steps[index].output()?);
-        let last = sole_reader(net, output).filter(|&at| net.steps[at].op == "Mul")?;
-        let x = other(&net.steps[last], output)?;
+        let (input, output) = (net.nodes[index].input(0)?, net.nodes[index].output()?);
+        let last = sole_reader(net, output).filter(|&at| net.nodes[at].op == "Mul")?;
+        let x = other(&net.nodes[last], output)?;
         let scaled = || {
-            let step = made_by(net, input, &["Mul"])?;
-            scalar(net, other(step, x)?).map(|_| ())
+            let node = made_by(net, input, &["Mul"])?;
+            scalar(net, other(node, x)?).map(|_| ())
         };
         (input == x || scaled().is_some()).then_some((last, x))
     };
@@ -211,19 +211,19 @@ fn silu(net: &mut Net<'_>, index: usize) {
 }
 
 /// Whether a node reduces the last axis only.
-fn reduces_last(net: &Net<'_>, step: &Step<'_>) -> bool {
-    let rank = step.input(0).and_then(|id| net.values[id].shape.as_ref()).map_or(0, Vec::len).cast_signed() as i64;
-    if step.op == "GlobalAveragePool" {
+fn reduces_last(net: &Net<'_>, node: &NetNode<'_>) -> bool {
+    let rank = node.input(0).and_then(|id| net.values[id].shape.as_ref()).map_or(0, Vec::len).cast_signed() as i64;
+    if node.op == "GlobalAveragePool" {
         return rank == 3;
     }
-    let given = step.input(1).and_then(|id| net.values[id].constant.as_ref()?.ints());
-    let axes = step.ints("axes").or(given.as_deref());
+    let given = node.input(1).and_then(|id| net.values[id].constant.as_ref()?.ints());
+    let axes = node.ints("axes").or(given.as_deref());
     matches!(axes, Some([axis]) if *axis == -1 || *axis == rank - 1)
 }
 
 /// Whether two values are the same, or made by equal nodes of the same.
 fn is_same(net: &Net<'_>, a: ValueId, b: ValueId) -> bool {
-    let equal = |x: &Step<'_>, y: &Step<'_>| {
+    let equal = |x: &NetNode<'_>, y: &NetNode<'_>| {
         x.op == y.op
             && x.inputs.len() == y.inputs.len()
             && x.inputs.iter().zip(&y.inputs).all(|(x, y)| match (x, y) {
@@ -240,11 +240,11 @@ fn is_same(net: &Net<'_>, a: ValueId, b: ValueId) -> bool {
 /// `(x - mean x) / sqrt(mean (x - mean x)^2 + e)`, or the same without the means, with gain and bias.
 fn norm(net: &mut Net<'_>, index: usize) {
     let found = || {
-        let step = &net.steps[index];
-        if !reduces_last(net, step) {
+        let node = &net.nodes[index];
+        if !reduces_last(net, node) {
             return None;
         }
-        let square = made_by(net, step.input(0)?, &["Pow", "Mul"])?;
+        let square = made_by(net, node.input(0)?, &["Pow", "Mul"])?;
         let (s, with) = (square.input(0)?, square.input(1)?);
         let is_square = if square.op == "Pow" { is_near(scalar(net, with), 2.0) } else { is_same(net, s, with) };
         if !is_square {
@@ -252,15 +252,15 @@ fn norm(net: &mut Net<'_>, index: usize) {
         }
         let centred = made_by(net, s, &["Sub"]).and_then(|sub| {
             let (x, mean) = (sub.input(0)?, sub.input(1)?);
-            let step = made_by(net, mean, &["ReduceMean", "GlobalAveragePool"])?;
-            (step.input(0) == Some(x) && reduces_last(net, step)).then_some((x, mean))
+            let node = made_by(net, mean, &["ReduceMean", "GlobalAveragePool"])?;
+            (node.input(0) == Some(x) && reduces_last(net, node)).then_some((x, mean))
         });
         // From the variance to what divides, or to what multiplies.
-        let mut value = step.output()?;
+        let mut value = node.output()?;
         let (mut is_root, mut is_inverse) = (false, false);
         let normed = loop {
             let at = sole_reader(net, value)?;
-            let reader = &net.steps[at];
+            let reader = &net.nodes[at];
             match reader.op.as_str() {
                 "Add" if !is_root && scalar(net, other(reader, value)?).is_some() => {}
                 "Sqrt" if !is_root => is_root = true,
@@ -283,9 +283,9 @@ fn norm(net: &mut Net<'_>, index: usize) {
         let mut last = normed;
         for (wanted, count) in [("Mul", 2), ("Add", 3)] {
             let vector = || {
-                let value = net.steps[last].output()?;
-                let at = sole_reader(net, value).filter(|&at| net.steps[at].op == wanted)?;
-                let vector = other(&net.steps[at], value)?;
+                let value = net.nodes[last].output()?;
+                let at = sole_reader(net, value).filter(|&at| net.nodes[at].op == wanted)?;
+                let vector = other(&net.nodes[at], value)?;
                 let shape = net.values[vector].shape.as_ref()?;
                 let is_vector = shape.iter().product::<u64>() == columns && shape.last() == Some(&columns);
                 (is_vector && net.values[vector].constant.is_some()).then_some((at, vector))
@@ -315,14 +315,14 @@ fn folded_norm(
     gain: ValueId,
 ) -> Option<(usize, &'static str, Vec<ValueId>)> {
     net.values[gain].constant.as_ref()?;
-    let m = net.steps[at].output()?;
+    let m = net.nodes[at].output()?;
     let times = |wanted: ValueId| {
-        let is_it = |&index: &usize| net.steps[index].op == "Mul" && other(&net.steps[index], m) == Some(wanted);
-        net.steps[net.readers(m).find(is_it)?].output()
+        let is_it = |&index: &usize| net.nodes[index].op == "Mul" && other(&net.nodes[index], m) == Some(wanted);
+        net.nodes[net.readers(m).find(is_it)?].output()
     };
     let (scaled, shift) = (times(x)?, times(mean)?);
     // A bias of zeros is left out.
-    let less = &net.steps[sole_reader(net, shift)?];
+    let less = &net.nodes[sole_reader(net, shift)?];
     let bias = match less.op.as_str() {
         "Neg" => None,
         "Sub" if less.input(1) == Some(shift) => less.input(0),
@@ -331,14 +331,14 @@ fn folded_norm(
     if bias.is_some_and(|bias| net.values[bias].constant.is_none()) {
         return None;
     }
-    let last = sole_reader(net, scaled).filter(|&index| net.steps[index].op == "Add")?;
+    let last = sole_reader(net, scaled).filter(|&index| net.nodes[index].op == "Add")?;
     let inputs = [Some(x), Some(gain), bias].into_iter().flatten().collect();
-    (other(&net.steps[last], scaled) == less.output()).then_some((last, "LayerNormalization", inputs))
+    (other(&net.nodes[last], scaled) == less.output()).then_some((last, "LayerNormalization", inputs))
 }
 
 /// `x cos + [-x2, x1] sin`.
 fn rotary(net: &mut Net<'_>, index: usize) {
-    let step = &net.steps[index];
+    let node = &net.nodes[index];
     let found = |turned: ValueId, plain: ValueId| {
         let (turned, plain) = (made_by(net, turned, &["Mul"])?, made_by(net, plain, &["Mul"])?);
         let joined = turned.inputs.iter().flatten().find_map(|&id| made_by(net, id, &["Concat"]))?;
@@ -348,7 +348,7 @@ fn rotary(net: &mut Net<'_>, index: usize) {
         let x = of(second).filter(|&x| negative.input(0).and_then(of) == Some(x))?;
         plain.inputs.contains(&Some(x)).then_some(x)
     };
-    let (Some(a), Some(b)) = (step.input(0), step.input(1)) else { return };
+    let (Some(a), Some(b)) = (node.input(0), node.input(1)) else { return };
     if let Some(x) = found(a, b).or_else(|| found(b, a)) {
         rewrite(net, index, "Rotary", &[x]);
     }
@@ -358,15 +358,15 @@ fn rotary(net: &mut Net<'_>, index: usize) {
 fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
     // The way from the softmax back to the product: which nodes, and on which input it goes.
     let mut way: Vec<(usize, ValueId)> = Vec::new();
-    let mut value = net.steps[softmax].input(0)?;
+    let mut value = net.nodes[softmax].input(0)?;
     let product = loop {
         let at = net.values[value].producer?;
-        let step = &net.steps[at];
-        let candidates: Vec<ValueId> = match step.op.as_str() {
+        let node = &net.nodes[at];
+        let candidates: Vec<ValueId> = match node.op.as_str() {
             "MatMul" => break at,
-            "Add" | "Sub" | "Mul" | "Div" | "Max" => step.inputs.iter().flatten().copied().collect(),
-            "Where" => step.inputs.iter().skip(1).flatten().copied().collect(),
-            "Clip" | "Reshape" => step.input(0).into_iter().collect(),
+            "Add" | "Sub" | "Mul" | "Div" | "Max" => node.inputs.iter().flatten().copied().collect(),
+            "Where" => node.inputs.iter().skip(1).flatten().copied().collect(),
+            "Clip" | "Reshape" => node.input(0).into_iter().collect(),
             _ => return None,
         };
         let scores = candidates.into_iter().find(|&id| leads_to_product(net, id, FAR))?;
@@ -376,22 +376,22 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
             return None;
         }
     };
-    let shape = net.values[net.steps[product].output()?].shape.clone()?;
+    let shape = net.values[net.nodes[product].output()?].shape.clone()?;
     let (queries, keys) = (*shape.get(shape.len().checked_sub(2)?)?, *shape.last()?);
     let (mut is_causal, mut note) = (false, None);
     let mut masks = Vec::new();
     for &(at, scores) in &way {
-        let step = &net.steps[at];
-        let masks_here = match step.op.as_str() {
+        let node = &net.nodes[at];
+        let masks_here = match node.op.as_str() {
             "Where" => true,
-            "Add" | "Sub" => other(step, scores).is_some_and(|mask| scalar(net, mask).is_none()),
+            "Add" | "Sub" => other(node, scores).is_some_and(|mask| scalar(net, mask).is_none()),
             _ => false,
         };
         if !masks_here {
             continue;
         }
         masks.push((at, scores));
-        for mask in step.inputs.iter().flatten().copied().filter(|&id| id != scores) {
+        for mask in node.inputs.iter().flatten().copied().filter(|&id| id != scores) {
             match causality(net, mask, queries, keys) {
                 Some(true) => is_causal = true,
                 Some(false) => {}
@@ -407,8 +407,8 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
     for &(at, scores) in masks.iter().rev() {
         let causal_here = is_causal && last.map(|(last, _)| last) == Some(at);
         // A constant factor goes with the mask.
-        let scaled = made_by(net, scores, &["Mul", "Div"]).and_then(|step| {
-            let (a, b) = (step.input(0)?, step.input(1)?);
+        let scaled = made_by(net, scores, &["Mul", "Div"]).and_then(|node| {
+            let (a, b) = (node.input(0)?, node.input(1)?);
             let (number, rest) = if net.values[a].constant.is_some() { (a, b) } else { (b, a) };
             net.values[number].constant.is_some().then_some(rest)
         });
@@ -416,18 +416,18 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
         rewrite(net, at, if causal_here { "CausalMask" } else { "Mask" }, &[from]);
     }
     if is_causal {
-        net.steps[product].is_causal = true;
-        let mut value = net.steps[softmax].output()?;
+        net.nodes[product].is_causal = true;
+        let mut value = net.nodes[softmax].output()?;
         while let Some(reader) = sole_reader(net, value) {
-            if net.steps[reader].op == "MatMul" {
-                net.steps[reader].is_causal = true;
+            if net.nodes[reader].op == "MatMul" {
+                net.nodes[reader].is_causal = true;
                 break;
             }
             // What stands for padded rows, or a reshape of the heads.
-            if !matches!(net.steps[reader].op.as_str(), "Where" | "Reshape" | "Mul") {
+            if !matches!(net.nodes[reader].op.as_str(), "Where" | "Reshape" | "Mul") {
                 break;
             }
-            value = net.steps[reader].output()?;
+            value = net.nodes[reader].output()?;
         }
     }
     note.filter(|_| is_causal)
@@ -435,11 +435,11 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
 
 /// Whether a value is a product of two activations, scaled or masked.
 fn leads_to_product(net: &Net<'_>, value: ValueId, depth: usize) -> bool {
-    let Some(step) = net.producer(value).filter(|_| depth > 0) else { return false };
-    match step.op.as_str() {
-        "MatMul" => step.inputs.iter().flatten().all(|&id| net.values[id].constant.is_none()),
+    let Some(node) = net.producer(value).filter(|_| depth > 0) else { return false };
+    match node.op.as_str() {
+        "MatMul" => node.inputs.iter().flatten().all(|&id| net.values[id].constant.is_none()),
         "Add" | "Sub" | "Mul" | "Div" | "Max" | "Where" | "Clip" | "Reshape" => {
-            step.inputs.iter().flatten().any(|&id| leads_to_product(net, id, depth - 1))
+            node.inputs.iter().flatten().any(|&id| leads_to_product(net, id, depth - 1))
         }
         _ => false,
     }
@@ -462,8 +462,8 @@ fn causality(net: &Net<'_>, mask: ValueId, queries: u64, keys: u64) -> Option<bo
                 None => is_unknown = true,
             }
         }
-        if let Some(step) = net.producer(id).filter(|_| depth < FAR && value.constant.is_none()) {
-            open.extend(step.inputs.iter().flatten().map(|&input| (input, depth + 1)));
+        if let Some(node) = net.producer(id).filter(|_| depth < FAR && value.constant.is_none()) {
+            open.extend(node.inputs.iter().flatten().map(|&input| (input, depth + 1)));
         }
     }
     if is_unknown { None } else { Some(false) }

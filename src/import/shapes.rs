@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::constant::{Constant, Numbers};
 use super::fold::{Array, axis_of, broadcast, slice_ranges};
-use super::net::{Net, Step, ValueId};
+use super::net::{Net, NetNode, ValueId};
 use super::proto::Attribute;
 
 /// Why a node's shapes are not known.
@@ -21,8 +21,8 @@ pub(super) enum Unknown {
 /// Lengths of the axes.
 pub(super) type Shape = Vec<u64>;
 
-pub(super) fn constant_of(step: &Step<'_>) -> Option<Array> {
-    step.attributes.iter().find_map(|(name, value)| match (*name, value) {
+pub(super) fn constant_of(node: &NetNode<'_>) -> Option<Array> {
+    node.attributes.iter().find_map(|(name, value)| match (*name, value) {
         ("value", Attribute::Tensor(tensor)) => {
             let constant = Constant::of_tensor((**tensor).clone()).ok()?;
             Some(Array { shape: tensor.dims.clone(), numbers: constant.numbers? })
@@ -51,18 +51,18 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, Unknown> {
 /// What a node's shapes follow from.
 struct Given<'n> {
     net: &'n Net<'n>,
-    step: &'n Step<'n>,
+    node: &'n NetNode<'n>,
     arrays: &'n BTreeMap<ValueId, Array>,
 }
 
 impl Given<'_> {
     fn shape(&self, index: usize) -> Result<&[u64], Unknown> {
-        let id = self.step.input(index).ok_or(Unknown::Input)?;
+        let id = self.node.input(index).ok_or(Unknown::Input)?;
         self.net.values[id].shape.as_deref().ok_or(Unknown::Input)
     }
 
     fn list(&self, index: usize) -> Option<Vec<i64>> {
-        let array = self.arrays.get(&self.step.input(index)?)?;
+        let array = self.arrays.get(&self.node.input(index)?)?;
         match &array.numbers {
             Numbers::Ints(list) => Some(list.to_vec()),
             Numbers::Reals(list) => Some(list.iter().map(|&x| x as i64).collect()),
@@ -71,7 +71,7 @@ impl Given<'_> {
 
     /// Numbers that are an attribute in early versions and an input in later ones.
     fn either(&self, name: &str, index: usize) -> Option<Vec<i64>> {
-        self.step.ints(name).map(<[i64]>::to_vec).or_else(|| self.list(index))
+        self.node.ints(name).map(<[i64]>::to_vec).or_else(|| self.list(index))
     }
 
     fn axes(list: &[i64], rank: usize) -> Result<Vec<usize>, Unknown> {
@@ -82,19 +82,19 @@ impl Given<'_> {
     }
 
     fn axis(&self, default: i64, rank: usize) -> Result<usize, Unknown> {
-        Ok(Self::axes(&[self.step.int("axis").unwrap_or(default)], rank)?[0])
+        Ok(Self::axes(&[self.node.int("axis").unwrap_or(default)], rank)?[0])
     }
 }
 
 /// The shapes of the outputs of a node.
 pub(super) fn of_step(
     net: &Net<'_>,
-    step: &Step<'_>,
+    node: &NetNode<'_>,
     arrays: &BTreeMap<ValueId, Array>,
 ) -> Result<Vec<Option<Shape>>, Unknown> {
-    let given = Given { net, step, arrays };
+    let given = Given { net, node, arrays };
     let one = |shape: Shape| Ok(vec![Some(shape)]);
-    match step.op.as_str() {
+    match node.op.as_str() {
         "MatMul" => one(matmul(given.shape(0)?, given.shape(1)?)?),
         "Gemm" => one(gemm(&given)?),
         "Conv" => one(conv(&given)?),
@@ -107,7 +107,7 @@ pub(super) fn of_step(
         "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Mod" | "Equal" | "Greater" | "Less" | "GreaterOrEqual"
         | "LessOrEqual" | "And" | "Or" | "Xor" | "Min" | "Max" | "Where" | "Sum" | "Mean" | "PRelu" => {
             let mut shape = given.shape(0)?.to_vec();
-            for index in 1..step.inputs.len() {
+            for index in 1..node.inputs.len() {
                 let Some(sum) = broadcast(&shape, given.shape(index)?) else {
                     return wrong("the shapes do not broadcast");
                 };
@@ -128,16 +128,16 @@ pub(super) fn of_step(
         "Shape" => {
             let rank = given.shape(0)?.len().cast_signed() as i64;
             let bring = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank);
-            let (start, end) = (bring(step.int("start").unwrap_or(0)), bring(step.int("end").unwrap_or(rank)));
+            let (start, end) = (bring(node.int("start").unwrap_or(0)), bring(node.int("end").unwrap_or(rank)));
             one(vec![(end - start).max(0) as u64])
         }
         "Size" => one(Vec::new()),
         "Constant" => {
-            let stored = step.attributes.iter().find_map(|(name, value)| match value {
+            let stored = node.attributes.iter().find_map(|(name, value)| match value {
                 Attribute::Tensor(tensor) if *name == "value" => Some(tensor.dims.clone()),
                 _ => None,
             });
-            one(stored.or_else(|| constant_of(step).map(|array| array.shape)).ok_or(Unknown::Operator)?)
+            one(stored.or_else(|| constant_of(node).map(|array| array.shape)).ok_or(Unknown::Operator)?)
         }
         "ConstantOfShape" => {
             let list = given.list(0).ok_or(Unknown::Operator)?;
@@ -149,7 +149,7 @@ pub(super) fn of_step(
         op if op.starts_with("Reduce") || matches!(op, "ArgMax" | "ArgMin") => one(reduce(&given)?),
         op if KEEPS_SHAPE.contains(&op) => {
             let shape = given.shape(0)?.to_vec();
-            Ok(step
+            Ok(node
                 .outputs
                 .iter()
                 .enumerate()
@@ -232,10 +232,10 @@ fn expand(given: &Given<'_>) -> Result<Shape, Unknown> {
 }
 
 fn concat(given: &Given<'_>) -> Result<Shape, Unknown> {
-    let Given { step, .. } = *given;
+    let Given { node, .. } = *given;
     let mut shape = given.shape(0)?.to_vec();
     let axis = given.axis(1, shape.len())?;
-    for index in 1..step.inputs.len() {
+    for index in 1..node.inputs.len() {
         let other = given.shape(index)?;
         let fits =
             other.len() == shape.len() && other.iter().zip(&shape).enumerate().all(|(at, (a, b))| at == axis || a == b);
@@ -248,17 +248,17 @@ fn concat(given: &Given<'_>) -> Result<Shape, Unknown> {
 }
 
 fn slice(given: &Given<'_>) -> Result<Shape, Unknown> {
-    let Given { step, arrays, .. } = *given;
+    let Given { node, arrays, .. } = *given;
     let shape = given.shape(0)?.to_vec();
-    let inputs: Vec<Option<&Array>> = step.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
-    let ranges = slice_ranges(step, &inputs, &shape).ok_or(Unknown::Operator)?;
+    let inputs: Vec<Option<&Array>> = node.inputs.iter().map(|id| id.and_then(|id| arrays.get(&id))).collect();
+    let ranges = slice_ranges(node, &inputs, &shape).ok_or(Unknown::Operator)?;
     Ok(ranges.iter().map(|range| range.len() as u64).collect())
 }
 
 fn flatten(given: &Given<'_>) -> Result<Shape, Unknown> {
-    let Given { step, .. } = *given;
+    let Given { node, .. } = *given;
     let shape = given.shape(0)?;
-    let axis = step.int("axis").unwrap_or(1);
+    let axis = node.int("axis").unwrap_or(1);
     let axis = if axis < 0 { axis + shape.len().cast_signed() as i64 } else { axis };
     let axis = usize::try_from(axis).ok().filter(|&axis| axis <= shape.len());
     let Some(axis) = axis else { return wrong("the axis is beyond the shape") };
@@ -291,9 +291,9 @@ fn unsqueeze(given: &Given<'_>) -> Result<Shape, Unknown> {
 }
 
 fn transpose(given: &Given<'_>) -> Result<Shape, Unknown> {
-    let Given { step, .. } = *given;
+    let Given { node, .. } = *given;
     let shape = given.shape(0)?;
-    let perm = match step.ints("perm") {
+    let perm = match node.ints("perm") {
         Some(perm) => Given::axes(perm, shape.len())?,
         None => (0..shape.len()).rev().collect(),
     };
@@ -306,9 +306,9 @@ fn transpose(given: &Given<'_>) -> Result<Shape, Unknown> {
 }
 
 fn range(given: &Given<'_>) -> Result<Shape, Unknown> {
-    let Given { step, arrays, .. } = *given;
+    let Given { node, arrays, .. } = *given;
     let number = |index: usize| {
-        let array = arrays.get(&step.input(index)?)?;
+        let array = arrays.get(&node.input(index)?)?;
         match &array.numbers {
             Numbers::Ints(list) => list.first().map(|&x| x as f64),
             Numbers::Reals(list) => list.first().copied(),
@@ -383,7 +383,7 @@ fn matmul(a: &[u64], b: &[u64]) -> Result<Shape, Unknown> {
 
 fn gemm(given: &Given<'_>) -> Result<Shape, Unknown> {
     let (&[a, b], &[c, d]) = (given.shape(0)?, given.shape(1)?) else { return wrong("two matrices are expected") };
-    let flag = |name: &str| given.step.int(name).unwrap_or(0) != 0;
+    let flag = |name: &str| given.node.int(name).unwrap_or(0) != 0;
     let (m, k) = if flag("transA") { (b, a) } else { (a, b) };
     let (rows, n) = if flag("transB") { (d, c) } else { (c, d) };
     if k != rows {
@@ -394,9 +394,9 @@ fn gemm(given: &Given<'_>) -> Result<Shape, Unknown> {
 
 /// Kernel, strides, dilations and paddings (before, then behind) of a convolution or pooling; a padding to equal sizes
 /// or of partial windows counts as padding.
-pub(super) fn windows(step: &Step<'_>, image: &[u64], kernel: &[u64]) -> Result<Windows, String> {
+pub(super) fn windows(node: &NetNode<'_>, image: &[u64], kernel: &[u64]) -> Result<Windows, String> {
     let rank = image.len();
-    let list = |name: &str, default: u64, n: usize| match step.ints(name) {
+    let list = |name: &str, default: u64, n: usize| match node.ints(name) {
         None => Ok(vec![default; n]),
         Some(list) if list.len() == n => list
             .iter()
@@ -415,7 +415,7 @@ pub(super) fn windows(step: &Step<'_>, image: &[u64], kernel: &[u64]) -> Result<
         }
         let reach = (kernel[axis] - 1) * dilation + 1;
         let size = image[axis];
-        if let Some(way) = step.text("auto_pad").filter(|way| way.starts_with("SAME")) {
+        if let Some(way) = node.text("auto_pad").filter(|way| way.starts_with("SAME")) {
             let all = ((size.div_ceil(stride).max(1) - 1) * stride + reach).saturating_sub(size);
             let (small, large) = (all / 2, all - all / 2);
             (pads[axis], pads[axis + rank]) = if way == "SAME_UPPER" { (small, large) } else { (large, small) };
@@ -425,7 +425,7 @@ pub(super) fn windows(step: &Step<'_>, image: &[u64], kernel: &[u64]) -> Result<
             return Err(format!("a kernel that reaches over {reach} is larger than the padded image of {padded}"));
         };
         let mut count = rest / stride + 1;
-        if step.int("ceil_mode").unwrap_or(0) != 0 && !rest.is_multiple_of(stride) {
+        if node.int("ceil_mode").unwrap_or(0) != 0 && !rest.is_multiple_of(stride) {
             // A window must begin on the image or its padding in front.
             if count * stride < size + pads[axis] {
                 pads[axis + rank] += stride - rest % stride;
@@ -453,29 +453,29 @@ fn conv(given: &Given<'_>) -> Result<Shape, Unknown> {
     if x.len() < 3 || x.len() != w.len() {
         return wrong("an image and filters of as many axes are expected");
     }
-    let group = u64::try_from(given.step.int("group").unwrap_or(1)).unwrap_or(0);
+    let group = u64::try_from(given.node.int("group").unwrap_or(1)).unwrap_or(0);
     if group == 0 || w[1].checked_mul(group) != Some(x[1]) || !w[0].is_multiple_of(group) {
         return wrong(format!("{group} groups of {} channels do not make {}", w[1], x[1]));
     }
-    let windows = windows(given.step, &x[2..], &w[2..]).map_err(Unknown::Wrong)?;
+    let windows = windows(given.node, &x[2..], &w[2..]).map_err(Unknown::Wrong)?;
     Ok([&[x[0], w[0]], windows.output.as_slice()].concat())
 }
 
 fn pool(given: &Given<'_>) -> Result<Shape, Unknown> {
     let x = given.shape(0)?;
-    let kernel = given.step.ints("kernel_shape").unwrap_or_default();
+    let kernel = given.node.ints("kernel_shape").unwrap_or_default();
     if x.len() < 3 || kernel.len() + 2 != x.len() || kernel.iter().any(|&k| k < 1) {
         return wrong("an image and a kernel are expected");
     }
     let kernel: Shape = kernel.iter().map(|k| k.unsigned_abs()).collect();
-    let windows = windows(given.step, &x[2..], &kernel).map_err(Unknown::Wrong)?;
+    let windows = windows(given.node, &x[2..], &kernel).map_err(Unknown::Wrong)?;
     Ok([&x[..2], windows.output.as_slice()].concat())
 }
 
 fn split(given: &Given<'_>) -> Result<Vec<Option<Shape>>, Unknown> {
     let shape = given.shape(0)?;
     let axis = given.axis(0, shape.len())?;
-    let n = given.step.outputs.len() as u64;
+    let n = given.node.outputs.len() as u64;
     let parts: Shape = if let Some(list) = given.either("split", 1) {
         let list: Option<Shape> = list.iter().map(|&part| u64::try_from(part).ok()).collect();
         list.ok_or_else(|| Unknown::Wrong("a part is negative".to_owned()))?
@@ -499,7 +499,7 @@ fn reshape(given: &Given<'_>) -> Result<Shape, Unknown> {
     let shape = given.shape(0)?;
     let target = given.either("shape", 1).ok_or(Unknown::Operator)?;
     let all: u64 = shape.iter().product();
-    let keeps_zero = given.step.int("allowzero").unwrap_or(0) != 0;
+    let keeps_zero = given.node.int("allowzero").unwrap_or(0) != 0;
     let mut dims: Vec<Option<u64>> = Vec::with_capacity(target.len());
     for (axis, &dim) in target.iter().enumerate() {
         dims.push(match dim {
@@ -523,14 +523,14 @@ fn reshape(given: &Given<'_>) -> Result<Shape, Unknown> {
 
 fn reduce(given: &Given<'_>) -> Result<Shape, Unknown> {
     let shape = given.shape(0)?;
-    let is_arg = given.step.op.starts_with("Arg");
-    let list = if is_arg { Some(vec![given.step.int("axis").unwrap_or(0)]) } else { given.either("axes", 1) };
+    let is_arg = given.node.op.starts_with("Arg");
+    let list = if is_arg { Some(vec![given.node.int("axis").unwrap_or(0)]) } else { given.either("axes", 1) };
     let gone = match list {
         Some(list) => Given::axes(&list, shape.len())?,
-        None if given.step.input(1).is_some() => return Err(Unknown::Operator),
+        None if given.node.input(1).is_some() => return Err(Unknown::Operator),
         None => (0..shape.len()).collect(),
     };
-    let keeps = given.step.int("keepdims").unwrap_or(1) != 0;
+    let keeps = given.node.int("keepdims").unwrap_or(1) != 0;
     let dims = shape.iter().enumerate().filter(|(axis, _)| keeps || !gone.contains(axis));
     Ok(dims.map(|(axis, &dim)| if gone.contains(&axis) { 1 } else { dim }).collect())
 }

@@ -42,7 +42,7 @@ pub use mapping::{
     GemmMapping, MOST_GATHERED_COLUMNS, Mapping, OutputTile, PassWork, Reduction, SimdMapping, Style, TileLists,
     k_slice,
 };
-pub use nest::{LoopLevel, LoopOrder, Nest, RowTile, Step, TiledAxis, Tiling};
+pub use nest::{Iteration, LoopLevel, LoopOrder, Nest, RowTile, TiledAxis, Tiling};
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, Update, gradient_of, is_turned, tied_columns};
 pub use schedule::Schedule;

@@ -132,9 +132,9 @@ pub struct Nest {
     pub order: LoopOrder,
 }
 
-/// A place in the nest.
+/// An iteration of the nest: one row tile under one column tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct Iteration {
     /// Row block.
     pub block: u64,
     /// Column tile.

@@ -20,7 +20,7 @@ use super::configuration::Section;
 use super::flow::{Amount, FlowKind};
 use super::ids::{BufferId, FlowId, StageId, StreamId};
 use super::mapping::{Mapping, Reduction};
-use super::nest::{LoopLevel, Step};
+use super::nest::{Iteration, LoopLevel};
 use super::schedule::Schedule;
 use super::sequence::SequenceRead;
 use super::stage::Stage;
@@ -286,7 +286,7 @@ impl ProcessGraph {
     /// Where firing `n` of a process stands: a stage at the last of the firings that one of its own covers, all else at the
     /// first.
     #[inline]
-    pub fn point(&self, process: usize, n: u64) -> Step {
+    pub fn point(&self, process: usize, n: u64) -> Iteration {
         let Process { kind, level, .. } = self.list[process];
         let step = self.schedule.step(level, n);
         match kind {
@@ -296,26 +296,26 @@ impl ProcessGraph {
     }
 
     /// Where what a store writes in the firing at `at` is complete: at the last of the firings that fill it.
-    pub fn complete_point(&self, level: LoopLevel, at: Step) -> Step {
+    pub fn complete_point(&self, level: LoopLevel, at: Iteration) -> Iteration {
         self.schedule.complete(level, at)
     }
 
     /// The first firing that waits for what a stream reads at `at`: behind a stage that adds up over column tiles, none before
     /// the last of them.
     #[inline]
-    pub fn due(&self, stream: StreamId, at: Step) -> Step {
+    pub fn due(&self, stream: StreamId, at: Iteration) -> Iteration {
         if self.is_late[stream] { self.schedule.complete(LoopLevel::ROW_TILE, at) } else { at }
     }
 
     /// The number of a step among all firings: what is due first has the least.
     #[inline]
-    pub fn rank(&self, at: Step) -> u64 {
+    pub fn rank(&self, at: Iteration) -> u64 {
         self.schedule.ordinal(LoopLevel::FIRING, at)
     }
 
     /// The slot of a buffer that the firing at a point uses.
     #[inline]
-    pub fn slot(&self, buffer: BufferId, at: Step) -> u64 {
+    pub fn slot(&self, buffer: BufferId, at: Iteration) -> u64 {
         self.schedule.ordinal(self.levels[buffer], at)
     }
 
@@ -326,68 +326,68 @@ impl ProcessGraph {
 
     /// The last slot of an input that the firing at a point reads: all before it are filled when it is.
     #[inline]
-    pub fn needed(&self, input: &Input, at: Step) -> u64 {
+    pub fn needed(&self, input: &Input, at: Iteration) -> u64 {
         self.schedule.needed(self.levels[input.buffer], input.sequence, at)
     }
 
     /// Slots of an input that the firing at a point is the last to read.
     #[inline]
-    pub fn freed(&self, input: &Input, at: Step) -> Range<u64> {
+    pub fn freed(&self, input: &Input, at: Iteration) -> Range<u64> {
         self.schedule.freed(self.levels[input.buffer], input.sequence, at)
     }
 
     /// Whether a firing at a point emits results: every firing, or the last of those that add up to a result. Of slices of K
     /// the last does. Streams and copies always do.
     #[inline]
-    pub fn emits(&self, kind: ProcessKind, at: Step) -> bool {
+    pub fn emits(&self, kind: ProcessKind, at: Iteration) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return true };
         self.completes(stage, at) && !self.rules[stage].mapping.forwards_sums(group)
     }
 
     /// Whether its firing at a point completes its sums, but for those of other slices of K.
     #[inline]
-    fn completes(&self, stage: StageId, at: Step) -> bool {
+    fn completes(&self, stage: StageId, at: Iteration) -> bool {
         let rule = &self.rules[stage];
         self.schedule.ends(rule.level, rule.results, at).1
     }
 
     /// Whether it forwards its partial sums to another slice of K in the firing at a point.
     #[inline]
-    pub fn forwards_sums(&self, kind: ProcessKind, at: Step) -> bool {
+    pub fn forwards_sums(&self, kind: ProcessKind, at: Iteration) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return false };
         self.rules[stage].mapping.forwards_sums(group) && self.completes(stage, at)
     }
 
     /// Whether it adds the sums of other slices of K to its own in the firing at a point.
     #[inline]
-    pub fn merges_sums(&self, kind: ProcessKind, at: Step) -> bool {
+    pub fn merges_sums(&self, kind: ProcessKind, at: Iteration) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return false };
         self.rules[stage].mapping.merges_sums(group) && self.completes(stage, at)
     }
 
     /// Whether it fills its outputs in the firing at a point: with results, or with sums for another slice of K.
     #[inline]
-    pub fn produces(&self, kind: ProcessKind, at: Step) -> bool {
+    pub fn produces(&self, kind: ProcessKind, at: Iteration) -> bool {
         let ProcessKind::Group { stage, .. } = kind else { return true };
         self.completes(stage, at)
     }
 
     /// Whether it reads an input in the firing at a point: sums that it adds to its own only where these are complete.
     #[inline]
-    pub fn takes(&self, kind: ProcessKind, input: &Input, at: Step) -> bool {
+    pub fn takes(&self, kind: ProcessKind, input: &Input, at: Iteration) -> bool {
         input.streamed != Streamed::Merged || self.merges_sums(kind, at)
     }
 
     /// Whether its firing at a point starts from the sums of an earlier one, or of the slice of K before.
     #[inline]
-    pub fn continues(&self, kind: ProcessKind, at: Step) -> bool {
+    pub fn continues(&self, kind: ProcessKind, at: Iteration) -> bool {
         let ProcessKind::Group { stage, group } = kind else { return false };
         let rule = &self.rules[stage];
         !self.schedule.ends(rule.level, rule.results, at).0 || rule.mapping.starts_from_sums(group)
     }
 
     /// The firing of a stage that left the sums which its firing at `at` continues; `None` if it begins them.
-    pub fn sums_before(&self, stage: StageId, at: Step) -> Option<Step> {
+    pub fn sums_before(&self, stage: StageId, at: Iteration) -> Option<Iteration> {
         let rule = &self.rules[stage];
         self.schedule.before(rule.level, rule.results, at)
     }

@@ -2,7 +2,7 @@
 //!
 //! Everything that happens in a section happens at the points of some nest over the loop table: the firings of a stage, the
 //! slots of a buffer, the transfers of a stream. A nest is named by a [`LoopLevel`]. A point of any nest has a place among
-//! all firings of the section, a [`Step`]: the loops that the nest does not walk stand at their first iteration (where
+//! all firings of the section, an [`Iteration`]: the loops that the nest does not walk stand at their first iteration (where
 //! something begins) or at their last (where it is complete). The number of a slot, whether a firing is the last that uses it,
 //! and which firing comes first all follow from the step by the iteration domains of the nests ([`Domain`]).
 //!
@@ -11,9 +11,9 @@
 use crate::index::IndexVec;
 
 use super::dataflow::{BlockLoops, BlockNest, Domain, DomainError, Loop, LoopId, MAX_DEPTH, Order, Point};
-use super::nest::{LoopLevel, LoopOrder, Nest, Step, TiledAxis, Tiling};
+use super::nest::{Iteration, LoopLevel, LoopOrder, Nest, TiledAxis, Tiling};
 
-/// What an iteration index of a loop says of a [`Step`].
+/// What an iteration index of a loop says of an [`Iteration`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Coordinate {
     Block,
@@ -124,8 +124,8 @@ impl Schedule {
     }
 
     /// The firing of a column tile and a row tile.
-    pub fn at(&self, column_tile: u64, row_tile: u64) -> Step {
-        Step { block: row_tile / self.block_tiles, column_tile, row_tile }
+    pub fn at(&self, column_tile: u64, row_tile: u64) -> Iteration {
+        Iteration { block: row_tile / self.block_tiles, column_tile, row_tile }
     }
 
     /// Number of points of a nest.
@@ -136,15 +136,15 @@ impl Schedule {
     /// Where point `n` of a nest begins: loops that it does not walk stand at their first iteration. `n` is below
     /// [`Self::count`].
     #[inline]
-    pub fn step(&self, level: LoopLevel, n: u64) -> Step {
+    pub fn step(&self, level: LoopLevel, n: u64) -> Iteration {
         let walk = self.walk(level);
-        let mut step = Step { block: 0, column_tile: 0, row_tile: 0 };
+        let mut step = Iteration { block: 0, column_tile: 0, row_tile: 0 };
         self.set(&mut step, walk, &walk.domain.point(n));
         step
     }
 
     #[inline]
-    fn set(&self, step: &mut Step, walk: &Walk, point: &Point) {
+    fn set(&self, step: &mut Iteration, walk: &Walk, point: &Point) {
         let mut in_block = 0;
         for (level, coordinate) in walk.coordinates.iter().enumerate() {
             match coordinate {
@@ -157,7 +157,7 @@ impl Schedule {
     }
 
     #[inline]
-    fn point(&self, walk: &Walk, at: Step) -> Point {
+    fn point(&self, walk: &Walk, at: Iteration) -> Point {
         let mut point = Point::default();
         for (level, coordinate) in walk.coordinates.iter().enumerate() {
             let index = match coordinate {
@@ -173,7 +173,7 @@ impl Schedule {
     /// Where what happens at a point of a nest that begins at `at` is complete: loops that the nest does not walk stand at
     /// their last iteration.
     #[inline]
-    pub fn complete(&self, level: LoopLevel, at: Step) -> Step {
+    pub fn complete(&self, level: LoopLevel, at: Iteration) -> Iteration {
         let (walk, due) = (self.walk(level), self.due());
         if walk.others.is_empty() {
             return at;
@@ -189,14 +189,14 @@ impl Schedule {
 
     /// The point of a nest that a step lies in: the inverse of [`Self::step`].
     #[inline]
-    pub fn ordinal(&self, level: LoopLevel, at: Step) -> u64 {
+    pub fn ordinal(&self, level: LoopLevel, at: Iteration) -> u64 {
         let walk = self.walk(level);
         walk.domain.ordinal(&self.point(walk, at))
     }
 
     /// Whether the firing at a step is the last within its point of a nest.
     #[inline]
-    pub fn is_last_use(&self, level: LoopLevel, at: Step) -> bool {
+    pub fn is_last_use(&self, level: LoopLevel, at: Iteration) -> bool {
         let (walk, due) = (self.walk(level), self.due());
         walk.others.is_empty() || {
             let point = self.point(due, at);
@@ -207,7 +207,7 @@ impl Schedule {
     /// Whether a firing of the nest `of` at a step is the first within its point of the nest `within`, and whether it is the
     /// last.
     #[inline]
-    pub fn ends(&self, of: LoopLevel, within: LoopLevel, at: Step) -> (bool, bool) {
+    pub fn ends(&self, of: LoopLevel, within: LoopLevel, at: Iteration) -> (bool, bool) {
         if of == within {
             return (true, true);
         }
@@ -219,7 +219,7 @@ impl Schedule {
 
     /// The firing of the nest `of` before the one at `at` in the same point of the nest `within`, if the latter is not its
     /// first.
-    pub fn before(&self, of: LoopLevel, within: LoopLevel, at: Step) -> Option<Step> {
+    pub fn before(&self, of: LoopLevel, within: LoopLevel, at: Iteration) -> Option<Iteration> {
         let (due, walked) = (self.due(), &self.walk(of).others);
         let mut point = self.point(due, at);
         let over = || self.walk(within).others.iter().copied().filter(|other| !walked.contains(other));
@@ -240,7 +240,7 @@ impl Schedule {
     }
 
     /// The outermost loop, by its position in the walk of all firings, of which the firing at a step begins an iteration.
-    pub fn begins(&self, at: Step) -> usize {
+    pub fn begins(&self, at: Iteration) -> usize {
         let point = self.point(self.due(), at);
         (0..self.depth()).rev().find(|&level| point.get(level) > 0).unwrap_or(0)
     }
@@ -251,17 +251,17 @@ impl Schedule {
     }
 
     /// Iteration index of a loop of the walk of all firings at a step.
-    pub fn iteration(&self, level: usize, at: Step) -> u64 {
+    pub fn iteration(&self, level: usize, at: Iteration) -> u64 {
         self.point(self.due(), at).get(level)
     }
 
     /// Iterations that a loop of the walk of all firings has at a step.
-    pub fn trips(&self, level: usize, at: Step) -> u64 {
+    pub fn trips(&self, level: usize, at: Iteration) -> u64 {
         self.due().domain.trips(level, &self.point(self.due(), at))
     }
 
     /// Whether two steps lie in the same iterations of the loops of a nest around a loop of the walk of all firings.
-    pub fn is_same_around(&self, of: LoopLevel, level: usize, one: Step, other: Step) -> bool {
+    pub fn is_same_around(&self, of: LoopLevel, level: usize, one: Iteration, other: Iteration) -> bool {
         let (due, walked) = (self.due(), &self.walk(of).others);
         let (one, other) = (self.point(due, one), self.point(due, other));
         (0..level).filter(|outer| !walked.contains(outer)).all(|outer| one.get(outer) == other.get(outer))
@@ -283,7 +283,7 @@ impl Schedule {
 
     /// Points of a nest in one iteration of a loop of the walk of all firings, at a step of that iteration; 0 if the nest
     /// walks neither that loop nor one inside it.
-    pub fn points_in(&self, of: LoopLevel, level: usize, at: Step) -> u64 {
+    pub fn points_in(&self, of: LoopLevel, level: usize, at: Iteration) -> u64 {
         if !self.is_walked(of, level) {
             return 0;
         }

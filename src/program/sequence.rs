@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::workload::{OperatorId, OperatorKind, Workload};
 
-use super::nest::{LoopLevel, Step};
+use super::nest::{Iteration, LoopLevel};
 use super::schedule::Schedule;
 
 /// The rows that a firing reads of a second operand which another stage makes.
@@ -29,7 +29,7 @@ impl SequenceRead {
 impl Schedule {
     /// The last slot of a buffer with slots at `level` that the firing at a step reads.
     #[inline]
-    pub fn needed(&self, level: LoopLevel, read: Option<SequenceRead>, at: Step) -> u64 {
+    pub fn needed(&self, level: LoopLevel, read: Option<SequenceRead>, at: Iteration) -> u64 {
         match read {
             Some(SequenceRead { is_prefix: false, within }) => self.ordinal(level, self.complete(within, at)),
             _ => self.ordinal(level, at),
@@ -38,7 +38,7 @@ impl Schedule {
 
     /// Slots of the buffer that the firing at a step is the last to read.
     #[inline]
-    pub fn freed(&self, level: LoopLevel, read: Option<SequenceRead>, at: Step) -> Range<u64> {
+    pub fn freed(&self, level: LoopLevel, read: Option<SequenceRead>, at: Iteration) -> Range<u64> {
         let slot = self.ordinal(level, at);
         match read {
             None => slot..slot + u64::from(self.is_last_use(level, at)),
@@ -50,7 +50,7 @@ impl Schedule {
     }
 
     /// Slots that the firing at a step reads.
-    pub fn read_slots(&self, level: LoopLevel, read: Option<SequenceRead>, at: Step) -> Range<u64> {
+    pub fn read_slots(&self, level: LoopLevel, read: Option<SequenceRead>, at: Iteration) -> Range<u64> {
         let needed = self.needed(level, read, at);
         match read {
             None => needed..needed + 1,
@@ -59,7 +59,7 @@ impl Schedule {
     }
 
     /// The first slot of the sequence that a step lies in.
-    fn first_of(&self, level: LoopLevel, within: LoopLevel, at: Step) -> u64 {
+    fn first_of(&self, level: LoopLevel, within: LoopLevel, at: Iteration) -> u64 {
         self.ordinal(level, self.step(within, self.ordinal(within, at)))
     }
 }

@@ -3,7 +3,7 @@
 use super::graph::StageSpec;
 use super::ids::PcuId;
 use super::mapping::{Mapping, PassWork, TileLists};
-use super::nest::{LoopLevel, Step};
+use super::nest::{Iteration, LoopLevel};
 use super::schedule::Schedule;
 use crate::units::index;
 
@@ -60,27 +60,27 @@ impl Stage {
 
 /// Whether the sums of a lockstep group are complete at a step, but for those of other slices of K: in every firing, or in the
 /// last of those that add up to a result.
-fn completes(stage: &Stage, schedule: &Schedule, at: Step) -> bool {
+fn completes(stage: &Stage, schedule: &Schedule, at: Iteration) -> bool {
     schedule.ends(stage.level, stage.result_level(), at).1
 }
 
 /// Whether a lockstep group emits at a step: every firing, or the last of those that add up to a result. Of slices of K the
 /// last does.
-pub fn emits(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+pub fn emits(stage: &Stage, group: u64, schedule: &Schedule, at: Iteration) -> bool {
     completes(stage, schedule, at) && !stage.mapping.forwards_sums(group)
 }
 
 /// Whether a lockstep group forwards its partial sums to another slice of K at a step.
-pub fn forwards(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+pub fn forwards(stage: &Stage, group: u64, schedule: &Schedule, at: Iteration) -> bool {
     completes(stage, schedule, at) && stage.mapping.forwards_sums(group)
 }
 
 /// Whether a lockstep group starts at a step from the sums of an earlier one, or of the slice of K before.
-pub fn continues(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+pub fn continues(stage: &Stage, group: u64, schedule: &Schedule, at: Iteration) -> bool {
     !schedule.ends(stage.level, stage.result_level(), at).0 || stage.mapping.starts_from_sums(group)
 }
 
 /// Whether a lockstep group adds the sums of other slices of K to its own at a step.
-pub fn merges(stage: &Stage, group: u64, schedule: &Schedule, at: Step) -> bool {
+pub fn merges(stage: &Stage, group: u64, schedule: &Schedule, at: Iteration) -> bool {
     completes(stage, schedule, at) && stage.mapping.merges_sums(group)
 }

@@ -3,8 +3,8 @@
 use crate::arch::{Chip, Coordinate};
 use crate::cost::{Ticks, cycles};
 use crate::program::{
-    Amount, BufferId, Fabric, Flow, FlowKind, Input, LoopLevel, Process, ProcessFlows, ProcessGraph, ProcessKind,
-    Section, Step,
+    Amount, BufferId, Fabric, Flow, FlowKind, Input, Iteration, LoopLevel, Process, ProcessFlows, ProcessGraph,
+    ProcessKind, Section,
 };
 use crate::units::{index, saturating_u64};
 
@@ -15,7 +15,7 @@ use super::network::transfer_group::TransferGroup;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Firing {
     /// Where it stands in the nest.
-    pub(super) at: Step,
+    pub(super) at: Iteration,
     /// When its first results leave, which is what the engine's state knows of that event.
     pub(super) emits_at: Ticks,
     /// When it ends.
@@ -58,7 +58,7 @@ pub(super) struct Actor {
     /// Firings done.
     pub(super) next: u64,
     /// Where the next one stands in the nest; of an actor that has done its last, the last.
-    pub(super) at: Step,
+    pub(super) at: Iteration,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
     /// Of a lockstep group: when the activations, and the weights, of the firings begun have left their PMUs, so that those of

@@ -15,8 +15,8 @@ use crate::cost::{
 };
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    Amount, BufferId, BufferRole, Fabric, FlowKind, Input, LoopLevel, Mapping, ProcessGraph, ProcessKind, Reduction,
-    Section, SectionGraph, StageId, Step, Streamed,
+    Amount, BufferId, BufferRole, Fabric, FlowKind, Input, Iteration, LoopLevel, Mapping, ProcessGraph, ProcessKind,
+    Reduction, Section, SectionGraph, StageId, Streamed,
 };
 use crate::units::{Bytes, Flits};
 use crate::workload::Workload;
@@ -274,7 +274,7 @@ impl<'a> Engine<'a> {
     }
 
     /// How long a firing of a lockstep group takes by itself: its work, and its operands at their ports. Others take no time.
-    pub(super) fn length(&self, actor: &Actor, at: Step) -> Ticks {
+    pub(super) fn length(&self, actor: &Actor, at: Iteration) -> Ticks {
         let ProcessKind::Group { stage, group } = actor.kind else { return 0 };
         let (work, tile) = (&self.work[stage], self.tiling.row_tile(at.row_tile));
         let fed = |feed, amount| self.network.longest(feed, work.flits(amount, at.column_tile, group, tile)).1;
@@ -426,7 +426,7 @@ impl<'a> Engine<'a> {
     }
 
     /// When a firing that is fed for `paced` ticks, a tile in `tile` of them, can end by when its inputs came.
-    fn inputs_last(&self, index: usize, at: Step, paced: Ticks, (tile, passes): (Ticks, u64)) -> Ticks {
+    fn inputs_last(&self, index: usize, at: Iteration, paced: Ticks, (tile, passes): (Ticks, u64)) -> Ticks {
         let actor = &self.actors[index];
         let mut last = 0;
         for input in actor.inputs.iter().filter(|input| input.streamed != Streamed::Merged) {
@@ -488,7 +488,13 @@ impl<'a> Engine<'a> {
 
     /// Releases the slots that a firing was the last to use, when its operands, weights or sums have left them, and wakes
     /// their producers.
-    pub(super) fn release_inputs(&mut self, index: usize, at: Step, [operands, weights, sums]: [Ticks; 3], now: Ticks) {
+    pub(super) fn release_inputs(
+        &mut self,
+        index: usize,
+        at: Iteration,
+        [operands, weights, sums]: [Ticks; 3],
+        now: Ticks,
+    ) {
         for i in 0..self.actors[index].inputs.len() {
             let Input { buffer, streamed, sequence, .. } = self.actors[index].inputs[i];
             let left = match streamed {
@@ -509,7 +515,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Marks a slot of a buffer as filled by one producer.
-    pub(super) fn fill(&mut self, buffer: BufferId, at: Step, filled: Filled, now: Ticks) {
+    pub(super) fn fill(&mut self, buffer: BufferId, at: Iteration, filled: Filled, now: Ticks) {
         let slot = self.ordinal(buffer, at);
         self.end = self.end.max(filled.last);
         if self.buffers[buffer].fill(slot, filled) {

@@ -1,7 +1,7 @@
 //! Sums of other slices of K that a lockstep group adds to its own as these leave its arrays.
 
 use crate::cost::Ticks;
-use crate::program::{Amount, Input, ProcessKind, Step, Streamed};
+use crate::program::{Amount, Input, Iteration, ProcessKind, Streamed};
 
 use super::actors::Actor;
 use super::engine::Engine;
@@ -32,7 +32,7 @@ pub(super) struct Merged {
 
 impl Engine<'_> {
     /// When the first and the last of the sums of other slices of K are there that a lockstep group's firing adds to its own.
-    fn merged_from(&self, actor: &Actor, at: Step) -> Option<(Ticks, Ticks)> {
+    fn merged_from(&self, actor: &Actor, at: Iteration) -> Option<(Ticks, Ticks)> {
         if !self.processes.merges_sums(actor.kind, at) {
             return None;
         }
@@ -43,7 +43,7 @@ impl Engine<'_> {
 
     /// Sends the sums of other slices of K that the firing at `at` of a lockstep group adds to its own, if it does. They meet the
     /// vectors that leave: what is there at a time is added to what was worked on before.
-    pub(super) fn merge(&mut self, index: usize, at: Step, of: Work, now: Ticks) -> Option<Merged> {
+    pub(super) fn merge(&mut self, index: usize, at: Iteration, of: Work, now: Ticks) -> Option<Merged> {
         let actor = &self.actors[index];
         let ProcessKind::Group { stage, group } = actor.kind else { return None };
         let (first, last) = self.merged_from(actor, at)?;

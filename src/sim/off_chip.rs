@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use crate::cost::{SlotBytes, TICKS_PER_CYCLE, Ticks, transfer_bytes, transfer_runs};
 use crate::index::Id;
-use crate::program::{Step, StreamId};
+use crate::program::{Iteration, StreamId};
 
 use super::buffer::Filled;
 use super::engine::{Engine, Event};
@@ -25,7 +25,7 @@ impl Engine<'_> {
     }
 
     /// Queues the bytes of a slot at their memory tier.
-    pub(super) fn request(&mut self, stream: StreamId, slot: u64, at: Step, now: Ticks) {
+    pub(super) fn request(&mut self, stream: StreamId, slot: u64, at: Iteration, now: Ticks) {
         let slot_bytes = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         self.streams[stream].payload += slot_bytes.payload.0;
         self.streams[stream].waste += slot_bytes.waste().0;

@@ -14,7 +14,7 @@ use rustc_hash::FxHasher;
 
 use crate::cost::{StageWork, Ticks, different_slots, transfer_bytes};
 use crate::index::IndexVec;
-use crate::program::{BufferId, LoopLevel, OffChip, ProcessKind, Schedule, Step, StreamId};
+use crate::program::{BufferId, Iteration, LoopLevel, OffChip, ProcessKind, Schedule, StreamId};
 
 use super::clock::Clock;
 use super::engine::Engine;
@@ -240,7 +240,7 @@ impl Steady {
     }
 
     /// How many more iterations of a loop are like those that an actor went through `from` one place `to` another.
-    fn equal(&self, schedule: &Schedule, level: usize, from: Step, to: Step) -> u64 {
+    fn equal(&self, schedule: &Schedule, level: usize, from: Iteration, to: Iteration) -> u64 {
         if schedule.is_over_columns(level) {
             let first = self.equal[index(from.column_tile)];
             let last = self.equal.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
@@ -266,7 +266,7 @@ fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
     let column_tiles = tiling.column_tiles();
     let width = |column_tile| tiling.column_range(column_tile).map(|range| range.end - range.start);
     let bytes = |stream: StreamId, column_tile: u64| {
-        let at = Step { block: 0, column_tile, row_tile: 0 };
+        let at = Iteration { block: 0, column_tile, row_tile: 0 };
         transfer_bytes(engine.chip, &engine.graph, engine.section, stream, at)
     };
     let same = |a: u64, b: u64| {

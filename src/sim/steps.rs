@@ -1,6 +1,6 @@
 //! Where the actors of a run stand in the loop nest, by the process graph.
 
-use crate::program::{BufferId, ProcessKind, Step};
+use crate::program::{BufferId, Iteration, ProcessKind};
 
 use super::actors::Actor;
 use super::engine::Engine;
@@ -18,31 +18,31 @@ impl Engine<'_> {
 
     /// Where the `n`-th firing of an actor stands.
     #[inline]
-    pub(super) fn step_of(&self, index: usize, n: u64) -> Step {
+    pub(super) fn step_of(&self, index: usize, n: u64) -> Iteration {
         self.processes.point(index, n)
     }
 
-    pub(super) fn emits(&self, actor: &Actor, at: Step) -> bool {
+    pub(super) fn emits(&self, actor: &Actor, at: Iteration) -> bool {
         self.processes.emits(actor.kind, at)
     }
 
     /// Whether an actor fills its outputs in a firing: it emits, or forwards its sums to another slice of K.
-    pub(super) fn produces(&self, actor: &Actor, at: Step) -> bool {
+    pub(super) fn produces(&self, actor: &Actor, at: Iteration) -> bool {
         self.processes.produces(actor.kind, at)
     }
 
     /// Whether an actor forwards its sums to another slice of K in a firing.
-    pub(super) fn forwards_sums(&self, actor: &Actor, at: Step) -> bool {
+    pub(super) fn forwards_sums(&self, actor: &Actor, at: Iteration) -> bool {
         self.processes.forwards_sums(actor.kind, at)
     }
 
-    pub(super) fn ordinal(&self, buffer: BufferId, at: Step) -> u64 {
+    pub(super) fn ordinal(&self, buffer: BufferId, at: Iteration) -> u64 {
         self.processes.slot(buffer, at)
     }
 
     /// Whether an actor's next firing (already counted) continues the sums of the firing at `at`: of its row tile, or of its
     /// column tile where it adds up over row tiles.
-    pub(super) fn next_reads_these_sums(&self, index: usize, at: Step) -> bool {
+    pub(super) fn next_reads_these_sums(&self, index: usize, at: Iteration) -> bool {
         let actor = &self.actors[index];
         let ProcessKind::Group { stage, .. } = actor.kind else { return false };
         let is_sum = self.section.stages[stage].spec.sums.is_some();
@@ -53,7 +53,7 @@ impl Engine<'_> {
     }
 
     /// Where a store stands in the nest: whole row tiles are complete in the last column tile, sums over row tiles with the last.
-    pub(super) fn store_step(&self, index: usize, at: Step) -> Step {
+    pub(super) fn store_step(&self, index: usize, at: Iteration) -> Iteration {
         self.processes.complete_point(self.actors[index].level, at)
     }
 }

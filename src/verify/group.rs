@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::index::Id;
 use crate::program::{
-    Amount, Buffer, BufferId, BufferRole, FlowEnd, FlowId, Mapping, PcuId, StageId, Step, continues, forwards, merges,
+    Amount, Buffer, BufferId, BufferRole, FlowEnd, FlowId, Iteration, Mapping, PcuId, StageId, continues, forwards,
+    merges,
 };
 use crate::workload::{CausalAxis, OperatorKind, TensorId};
 
@@ -27,7 +28,7 @@ impl Machine<'_> {
         actor: usize,
         stage: StageId,
         group: u64,
-        at: Step,
+        at: Iteration,
         emits: bool,
     ) -> Result<(), Fault> {
         let s = &self.section.stages[stage];
@@ -77,7 +78,7 @@ impl Machine<'_> {
     }
 
     /// Operands from PMUs to PCUs, and along chains of PCUs.
-    fn feed(&mut self, actor: usize, group: u64, at: Step, emits: bool) {
+    fn feed(&mut self, actor: usize, group: u64, at: Iteration, emits: bool) {
         for n in 0..self.actors[actor].feeds.len() {
             let f = self.actors[actor].feeds[n];
             if self.section.flows[f].amount == Amount::State && !emits {
@@ -139,7 +140,7 @@ impl Machine<'_> {
     }
 
     /// Columns of its operand that the SIMD pipeline at the end of a flow works on.
-    fn pipeline_columns(&self, flow: FlowId, end: FlowEnd, at: Step) -> Option<Range<u64>> {
+    fn pipeline_columns(&self, flow: FlowId, end: FlowEnd, at: Iteration) -> Option<Range<u64>> {
         let Some(&Some(Unit::Pcu(pcu))) = self.traces[flow].sinks.first() else { return None };
         let stage = self.section.stages.position(|s| s.pcus.contains(&pcu))?;
         let s = &self.section.stages[stage];
@@ -150,7 +151,7 @@ impl Machine<'_> {
     }
 
     /// Columns of a tensor that a SIMD pipeline takes or makes, counted from the column tile's first.
-    fn part_of(&self, stage: StageId, tensor: TensorId, at: Step, slice: u64) -> Range<u64> {
+    fn part_of(&self, stage: StageId, tensor: TensorId, at: Iteration, slice: u64) -> Range<u64> {
         let columns = self.layout.columns(tensor, at.column_tile);
         self.layout.work[stage].part_of(columns.end - columns.start, at.column_tile, slice)
     }
@@ -190,7 +191,7 @@ impl Machine<'_> {
         stage: StageId,
         (group, i, q): (u64, u64, u64),
         pcu: PcuId,
-        at: Step,
+        at: Iteration,
         first_column_tile: bool,
     ) -> Result<Made, Fault> {
         let s = &self.section.stages[stage];
@@ -256,7 +257,7 @@ impl Machine<'_> {
         Ok(Made { rows, columns, values })
     }
 
-    fn simd(&self, actor: usize, stage: StageId, (i, j): (u64, u64), pcu: PcuId, at: Step) -> Result<Made, Fault> {
+    fn simd(&self, actor: usize, stage: StageId, (i, j): (u64, u64), pcu: PcuId, at: Iteration) -> Result<Made, Fault> {
         let s = &self.section.stages[stage];
         let work = &self.layout.work[stage];
         let rows = work.slice_rows(self.layout.tiling.rows_of(at.row_tile), i);
@@ -298,7 +299,7 @@ impl Machine<'_> {
     }
 
     /// Results into every buffer that takes them; what each PCU emits is noted.
-    fn emit(&mut self, actor: usize, stage: StageId, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+    fn emit(&mut self, actor: usize, stage: StageId, at: Iteration, made: &[(PcuId, Made)]) -> Result<(), Fault> {
         let spec = &self.section.stages[stage].spec;
         let is_gemm = spec.weight.is_some();
         let first_row = self.layout.first_row(at.row_tile);
@@ -362,7 +363,7 @@ impl Machine<'_> {
         &mut self,
         actor: usize,
         stage: StageId,
-        at: Step,
+        at: Iteration,
         results: &[(PcuId, &Made, Vec<Matrix>)],
     ) -> Result<(), Fault> {
         let first_row = self.layout.first_row(at.row_tile) as usize;
@@ -406,7 +407,7 @@ impl Machine<'_> {
     }
 
     /// Hands over the sums that a firing starts from; `last`: nobody does again.
-    fn read_partials(&mut self, actor: usize, at: Step, last: bool) -> Result<(), Fault> {
+    fn read_partials(&mut self, actor: usize, at: Iteration, last: bool) -> Result<(), Fault> {
         let mut ended = Vec::new();
         for n in 0..self.actors[actor].partial_reads.len() {
             let f = self.actors[actor].partial_reads[n];
@@ -446,7 +447,7 @@ impl Machine<'_> {
     }
 
     /// Hands sums on to another slice of K.
-    fn forward(&mut self, actor: usize, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+    fn forward(&mut self, actor: usize, at: Iteration, made: &[(PcuId, Made)]) -> Result<(), Fault> {
         for n in 0..self.actors[actor].forwards.len() {
             let f = self.actors[actor].forwards[n];
             let Some(end) = self.section.flows[f].writes else { continue };
@@ -458,7 +459,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn write_partials(&mut self, actor: usize, stage: StageId, at: Step, made: &[(PcuId, Made)]) -> Result<(), Fault> {
+    fn write_partials(
+        &mut self,
+        actor: usize,
+        stage: StageId,
+        at: Iteration,
+        made: &[(PcuId, Made)],
+    ) -> Result<(), Fault> {
         let mut begun: Vec<(BufferId, usize)> = Vec::new();
         for n in 0..self.actors[actor].partial_writes.len() {
             let f = self.actors[actor].partial_writes[n];

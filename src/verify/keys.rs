@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::index::Id;
-use crate::program::{KeyAxis, StageId, Step};
+use crate::program::{Iteration, KeyAxis, StageId};
 use crate::workload::TensorId;
 
 use super::bounded::FP32;
@@ -81,7 +81,7 @@ impl Machine<'_> {
         stage: StageId,
         scores: &Matrix,
         rows: Range<u64>,
-        at: Step,
+        at: Iteration,
         run: Range<u64>,
     ) -> Made {
         let output = self.section.stages[stage].spec.output;
@@ -113,7 +113,7 @@ impl Machine<'_> {
 
     /// Brings the exponentials that a softmax over tiles of keys has emitted to the shares that they stand for, when the last
     /// tile has passed: of some rows and a run of columns of the last column tile.
-    pub(super) fn normalise(&mut self, stage: StageId, rows: Range<u64>, at: Step, run: &Range<u64>) {
+    pub(super) fn normalise(&mut self, stage: StageId, rows: Range<u64>, at: Iteration, run: &Range<u64>) {
         let output = self.section.stages[stage].spec.output;
         let Some((extent, each)) = self.layout.keys_along(output).map(|keys| {
             let of_tile = self.layout.keys_in(at.column_tile);
@@ -140,7 +140,13 @@ impl Machine<'_> {
     }
 
     /// The factors of a PCU's sums before, and the sums of exponentials, output tile by output tile, row by row.
-    pub(super) fn statistics_of(&self, stage: StageId, at: Step, given: &Matrix, index: &SlotIndex) -> Vec<(f32, f32)> {
+    pub(super) fn statistics_of(
+        &self,
+        stage: StageId,
+        at: Iteration,
+        given: &Matrix,
+        index: &SlotIndex,
+    ) -> Vec<(f32, f32)> {
         let depth = self.layout.heads_tile(stage, at.column_tile).map_or(0, |tile| tile.form.k);
         let of_tile = |first: u64| {
             let of_row = move |row: usize| {

@@ -9,7 +9,8 @@ use crate::arch::Chip;
 use crate::cost::{Reducer, StageWork, SystolicShape, Tile, TileTables};
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    Buffer, BufferRole, HeadsTile, LoopLevel, Mapping, Schedule, Section, SectionGraph, StageId, Step, Tiling, k_slice,
+    Buffer, BufferRole, HeadsTile, Iteration, LoopLevel, Mapping, Schedule, Section, SectionGraph, StageId, Tiling,
+    k_slice,
 };
 use crate::workload::{TensorId, Workload};
 
@@ -227,7 +228,7 @@ impl<'a> Layout<'a> {
     pub(super) fn place_in(
         &self,
         tensor: TensorId,
-        (stage, at): (StageId, Step),
+        (stage, at): (StageId, Iteration),
         pcu: (u64, u64),
         (row, column): (u64, u64),
     ) -> (u64, u64) {
@@ -241,7 +242,7 @@ impl<'a> Layout<'a> {
     pub(super) fn place_of_sum(
         &self,
         stage: StageId,
-        at: Step,
+        at: Iteration,
         (i, q): (u64, u64),
         (row, column): (u64, u64),
     ) -> (u64, u64) {
@@ -256,7 +257,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The pixels that a slice of a buffer of windows holds.
-    pub(super) fn held(&self, buffer: &Buffer, at: Step, slice: u64) -> Option<Rc<Held>> {
+    pub(super) fn held(&self, buffer: &Buffer, at: Iteration, slice: u64) -> Option<Rc<Held>> {
         let (BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. }) = buffer.spec.role else {
             return None;
         };
@@ -274,7 +275,7 @@ impl<'a> Layout<'a> {
 
     /// Rows of a row tile and columns of a column tile, each counted from its first, that a slice of a buffer holds: of windows,
     /// pixels and channels. Weights and partial sums are one row.
-    pub(super) fn extent(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
+    pub(super) fn extent(&self, buffer: &Buffer, at: Iteration, slice: u64) -> (Range<u64>, Range<u64>) {
         let (rows, columns) = self.rows_and_columns(buffer, at, slice);
         match (self.held(buffer, at, slice), buffer.spec.role) {
             (Some(held), BufferRole::Operand { tensor, .. } | BufferRole::Resident { tensor, .. }) => {
@@ -285,7 +286,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn rows_and_columns(&self, buffer: &Buffer, at: Step, slice: u64) -> (Range<u64>, Range<u64>) {
+    fn rows_and_columns(&self, buffer: &Buffer, at: Iteration, slice: u64) -> (Range<u64>, Range<u64>) {
         let rows = self.tiling.rows_of(at.row_tile);
         let whole = |tensor| {
             let columns = self.columns(tensor, at.column_tile);
@@ -342,7 +343,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The pieces of a slot, not yet written.
-    pub(super) fn blank(&self, buffer: &Buffer, at: Step) -> Vec<Matrix> {
+    pub(super) fn blank(&self, buffer: &Buffer, at: Iteration) -> Vec<Matrix> {
         let slices = (0..buffer.spec.copies).flat_map(|_| 0..buffer.spec.slices);
         slices
             .map(|slice| {
@@ -365,7 +366,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Where slot `ordinal` of a buffer stands in the nest.
-    pub(super) fn slot_step(&self, buffer: &Buffer, ordinal: u64) -> Step {
+    pub(super) fn slot_step(&self, buffer: &Buffer, ordinal: u64) -> Iteration {
         self.schedule.step(buffer.spec.level, ordinal)
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
-use crate::program::{BufferId, BufferRole, FlowId, Section, StageId, Step, emits, forwards, merges};
+use crate::program::{BufferId, BufferRole, FlowId, Iteration, Section, StageId, emits, forwards, merges};
 use crate::workload::{TensorId, Workload};
 
 use super::actors::{Actor, Kind, actors};
@@ -166,7 +166,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Where an actor's next firing stands: a stage at the last of the firings that one of its own covers.
-    pub(super) fn at(&self, actor: usize) -> Step {
+    pub(super) fn at(&self, actor: usize) -> Iteration {
         let actor = &self.actors[actor];
         let step = self.layout.schedule.step(actor.level, actor.next);
         match actor.kind {
@@ -176,18 +176,18 @@ impl<'a> Machine<'a> {
     }
 
     /// The slot of a buffer that a firing uses.
-    pub(super) fn slot(&self, buffer: BufferId, at: Step) -> u64 {
+    pub(super) fn slot(&self, buffer: BufferId, at: Iteration) -> u64 {
         self.layout.schedule.ordinal(self.section.buffers[buffer].spec.level, at)
     }
 
     /// Slots of a buffer that a firing of an actor reads.
-    fn read_slots(&self, kind: Kind, buffer: BufferId, at: Step) -> Range<u64> {
+    fn read_slots(&self, kind: Kind, buffer: BufferId, at: Iteration) -> Range<u64> {
         let level = self.section.buffers[buffer].spec.level;
         self.layout.schedule.read_slots(level, self.sequence(kind, buffer), at)
     }
 
     /// Whether results leave in a firing.
-    pub(super) fn emits(&self, actor: usize, at: Step) -> bool {
+    pub(super) fn emits(&self, actor: usize, at: Iteration) -> bool {
         match self.actors[actor].kind {
             Kind::Group { stage, group } => emits(&self.section.stages[stage], group, self.layout.schedule, at),
             _ => true,
@@ -195,7 +195,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether outputs are filled in a firing: with results, or with sums for the next slice of K.
-    fn produces(&self, actor: usize, at: Step) -> bool {
+    fn produces(&self, actor: usize, at: Iteration) -> bool {
         let forwards_sums = match self.actors[actor].kind {
             Kind::Group { stage, group } => forwards(&self.section.stages[stage], group, self.layout.schedule, at),
             _ => false,
@@ -204,7 +204,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether an actor reads a buffer in a firing: sums of other slices of K only where it adds them to its own.
-    fn takes(&self, kind: Kind, buffer: BufferId, at: Step) -> bool {
+    fn takes(&self, kind: Kind, buffer: BufferId, at: Iteration) -> bool {
         let Kind::Group { stage, group } = kind else { return true };
         let stage = &self.section.stages[stage];
         !self.section.is_partial_fifo(buffer)
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Gives a slot its place in a buffer's ring.
-    fn claim(&mut self, index: usize, buffer: BufferId, at: Step) -> Result<(), Fault> {
+    fn claim(&mut self, index: usize, buffer: BufferId, at: Iteration) -> Result<(), Fault> {
         let slot = self.slot(buffer, at);
         let (layout, b) = (&self.layout, &self.section.buffers[buffer]);
         let mut widest = 0;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::program::{BufferId, BufferRole, FlowEnd, FlowId, LoopLevel, PcuId, SequenceRead, StageId, Step};
+use crate::program::{BufferId, BufferRole, FlowEnd, FlowId, Iteration, LoopLevel, PcuId, SequenceRead, StageId};
 
 use super::actors::Kind;
 use super::block::{Block, write};
@@ -32,7 +32,7 @@ impl Machine<'_> {
         actor: usize,
         flow: FlowId,
         (end, reader): (FlowEnd, StageId),
-        at: Step,
+        at: Iteration,
         (made, values): (&Made, &[Matrix]),
     ) -> Result<(), Fault> {
         let elements = self.layout.made_elements(reader, at.row_tile, end.slice);
@@ -51,7 +51,7 @@ impl Machine<'_> {
     }
 
     /// What a flow takes of the row tiles of a sequence, where a PCU works on it; `None` if the flow does not begin there.
-    pub(super) fn take_second(&self, flow: FlowId, end: FlowEnd, at: Step, read: SequenceRead) -> Option<Block> {
+    pub(super) fn take_second(&self, flow: FlowId, end: FlowEnd, at: Iteration, read: SequenceRead) -> Option<Block> {
         let buffer = &self.section.buffers[end.buffer];
         let BufferRole::Weight { stage, .. } = buffer.spec.role else { return None };
         let piece = buffer.piece(0, end.slice);
@@ -78,7 +78,7 @@ impl Machine<'_> {
         &self,
         actor: usize,
         (stage, slice, pcu): (StageId, u64, PcuId),
-        at: Step,
+        at: Iteration,
         read: SequenceRead,
         name: &str,
     ) -> Result<Matrix, Fault> {

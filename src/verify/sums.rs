@@ -2,7 +2,7 @@
 
 use crate::cost::Reducer;
 use crate::index::Id;
-use crate::program::{PcuId, StageId, Step};
+use crate::program::{Iteration, PcuId, StageId};
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, TensorId};
 
@@ -26,7 +26,7 @@ impl Machine<'_> {
         stage: StageId,
         (i, q): (u64, u64),
         pcu: PcuId,
-        at: Step,
+        at: Iteration,
         continues: bool,
     ) -> Result<Made, Fault> {
         let spec = &self.section.stages[stage].spec;
@@ -87,7 +87,7 @@ impl Machine<'_> {
         stage: StageId,
         (i, q): (u64, u64),
         pcu: PcuId,
-        at: Step,
+        at: Iteration,
     ) -> Option<Result<Matrix, Fault>> {
         let update = self.section.stages[stage].spec.update?;
         let (m, n) = part_of_sums(self.layout.work[stage].reducer()?, at.column_tile, (i, q));
@@ -103,7 +103,7 @@ impl Machine<'_> {
         (stage, operand): (StageId, usize),
         reducer: &Reducer,
         place: (u64, u64),
-        at: Step,
+        at: Iteration,
     ) -> Result<Matrix, Fault> {
         let tensor: TensorId = self.section.stages[stage].spec.activations[operand];
         let rows = self.layout.tiling.rows_of(at.row_tile) as usize;
@@ -140,7 +140,7 @@ impl Machine<'_> {
         &mut self,
         actor: usize,
         stage: StageId,
-        at: Step,
+        at: Iteration,
         made: &[(PcuId, Made)],
     ) -> Result<(), Fault> {
         let s = &self.section.stages[stage];

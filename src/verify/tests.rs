@@ -13,8 +13,8 @@ use crate::input::Override;
 use crate::mode::Mode;
 use crate::model::{Architecture, Options, Phase, Recompute, preset, write};
 use crate::program::{
-    Amount, Buffer, BufferId, BufferRole, Configuration, Flow, FlowId, FlowKind, GemmMapping, LoopLevel, LoopOrder,
-    Mapping, Nest, OutputTile, Resource, Stage, StageId, Step, Style, TiledAxis,
+    Amount, Buffer, BufferId, BufferRole, Configuration, Flow, FlowId, FlowKind, GemmMapping, Iteration, LoopLevel,
+    LoopOrder, Mapping, Nest, OutputTile, Resource, Stage, StageId, Style, TiledAxis,
 };
 use crate::sparsity::BlockMask;
 use crate::workload::{self, CausalAxis, OperatorKind};
@@ -580,6 +580,6 @@ fn a_slot_is_not_given_away_before_its_last_read() {
     assert!(!ring.has_credit(depth) && ring.claim(depth, Vec::new) == Err(0));
     ring.release(0);
     assert!(ring.has_credit(depth) && ring.claim(depth, Vec::new) == Ok(()));
-    let at = Step { block: 0, column_tile: 0, row_tile: 0 };
+    let at = Iteration { block: 0, column_tile: 0, row_tile: 0 };
     assert_eq!(section.schedule.ordinal(LoopLevel::ROW_TILE, at), 0);
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::index::Id;
-use crate::program::{Amount, BufferId, BufferRole, FlowEnd, FlowId, FlowKind, StageId, Step, StreamId};
+use crate::program::{Amount, BufferId, BufferRole, FlowEnd, FlowId, FlowKind, Iteration, StageId, StreamId};
 use crate::workload::TensorId;
 
 use super::block::{Block, cut, write};
@@ -37,7 +37,7 @@ impl Machine<'_> {
         actor: usize,
         flow: FlowId,
         end: FlowEnd,
-        at: Step,
+        at: Iteration,
         block: &Block,
     ) -> Result<(), Fault> {
         let buffer = &self.section.buffers[end.buffer];
@@ -72,7 +72,7 @@ impl Machine<'_> {
         flow: FlowId,
         copy: u64,
         end: FlowEnd,
-        at: Step,
+        at: Iteration,
         columns: Option<&Range<u64>>,
     ) -> Option<Block> {
         let buffer = &self.section.buffers[end.buffer];
@@ -89,7 +89,7 @@ impl Machine<'_> {
     }
 
     /// One slot of an off-chip stream into every buffer it fills.
-    pub(super) fn load(&mut self, actor: usize, stream: StreamId, at: Step) -> Result<(), Fault> {
+    pub(super) fn load(&mut self, actor: usize, stream: StreamId, at: Iteration) -> Result<(), Fault> {
         let off_chip = &self.section.streams[stream];
         let tensor = off_chip.stream.tensor;
         let mut packed: Option<(BufferId, u64, Vec<f64>)> = None;
@@ -146,7 +146,7 @@ impl Machine<'_> {
     }
 
     /// The stored weights of a slot of one column of PCUs, from off chip.
-    fn packed(&self, actor: usize, stage: StageId, at: Step, slice: u64) -> Result<Vec<f64>, Fault> {
+    fn packed(&self, actor: usize, stage: StageId, at: Iteration, slice: u64) -> Result<Vec<f64>, Fault> {
         let spec = &self.section.stages[stage].spec;
         let index = self.layout.weight_index(stage, at.column_tile, slice);
         match (spec.weight, index) {
@@ -178,7 +178,7 @@ impl Machine<'_> {
     }
 
     /// One slot of a store buffer to where its generators write.
-    pub(super) fn store(&mut self, actor: usize, stream: StreamId, at: Step) -> Result<(), Fault> {
+    pub(super) fn store(&mut self, actor: usize, stream: StreamId, at: Iteration) -> Result<(), Fault> {
         let off_chip = &self.section.streams[stream];
         let id = off_chip.stream.tensor;
         let tensor = &self.layout.workload.tensors[id];
@@ -231,7 +231,7 @@ impl Machine<'_> {
     }
 
     /// One slot of a resident buffer to the copies beside the PCUs.
-    pub(super) fn copy(&mut self, actor: usize, at: Step) -> Result<(), Fault> {
+    pub(super) fn copy(&mut self, actor: usize, at: Iteration) -> Result<(), Fault> {
         for n in 0..self.actors[actor].feeds.len() {
             let f = self.actors[actor].feeds[n];
             let flow = &self.section.flows[f];

@@ -55,7 +55,7 @@ impl<'a> Wires<'a> {
 
     /// A unit for a message.
     pub(super) fn name(&self, unit: Unit) -> String {
-        let place = Place(self.site(unit));
+        let place = ShownCoordinate(self.site(unit));
         match unit {
             Unit::Pcu(_) => format!("PCU {place}"),
             Unit::Pmu(_) => format!("PMU {place}"),
@@ -112,9 +112,9 @@ pub(super) struct Trace {
 
 /// A coordinate for people.
 #[derive(Debug)]
-pub(super) struct Place(pub(super) Coordinate);
+pub(super) struct ShownCoordinate(pub(super) Coordinate);
 
-impl fmt::Display for Place {
+impl fmt::Display for ShownCoordinate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}, {})", self.0.x, self.0.y)
     }

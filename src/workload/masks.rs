@@ -10,7 +10,7 @@ use super::declare::{Draft, Shape};
 use super::sparsity::{Distribution, MaskOrigin, Sparsity, Spread};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Source, open, suggest};
-use crate::sparsity::read::{FileKind, Wanted, read_mask};
+use crate::sparsity::read::{FileKind, MatrixRequest, read_mask};
 use crate::sparsity::{BlockMask, Pattern, erk_densities, smallest, storage};
 
 /// Bits that all masks of a workload may take together (256 MiB).
@@ -86,8 +86,13 @@ impl<'a> MaskMaker<'a> {
             .ok_or_else(|| fail(format!("{path:?} ends in none of .{}", known.join(", ."))))?;
         let file = open(&self.beside(path)).map_err(|why| fail(format!("{path:?} {why}")))?;
         let density = sparsity.density.as_ref().map(|(density, _)| *density);
-        let wanted =
-            Wanted { key: key.as_deref(), shape: Some(shape), block: sparsity.block, density, transpose: *transpose };
+        let wanted = MatrixRequest {
+            key: key.as_deref(),
+            shape: Some(shape),
+            block: sparsity.block,
+            density,
+            transpose: *transpose,
+        };
         read_mask(kind, file, &wanted).map_err(|error| fail(format!("{path:?}: {error}")))
     }
 

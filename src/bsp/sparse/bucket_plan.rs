@@ -6,7 +6,7 @@
 
 use super::super::amp;
 use super::super::gemm::splits;
-use super::super::step::{Step, most_temporary, parts_of};
+use super::super::step::{Superstep, most_temporary, parts_of};
 use super::buckets::{Spread, parts, spread};
 use super::on_tile::{BucketWork, dynamic_blocks, dynamic_elements, zeroing};
 use super::{Kernel, SparsePlan, SparseProduct};
@@ -140,7 +140,7 @@ impl Dynamic<'_> {
         self.room(grid) * (block + OFFSET) + rows * 2.0 * OFFSET
     }
 
-    fn steps(&self, grid: &Grid, load: &Load) -> Vec<Step> {
+    fn steps(&self, grid: &Grid, load: &Load) -> Vec<Superstep> {
         let (chip, side) = (self.chip, self.product.blocks.side as f64);
         let bytes = self.product.dtype.bytes() as f64;
         let columns = self.columns(grid) as f64;
@@ -173,7 +173,7 @@ impl Dynamic<'_> {
         let vertex = self.vertex(&work);
         let busiest = zeroing(&self.kernel, sum_bytes) + vertex;
         let received = dense_in + buckets_in;
-        let mut multiply = Step::compute(chip, "distribute and multiply", busiest, tiles);
+        let mut multiply = Superstep::compute(chip, "distribute and multiply", busiest, tiles);
         multiply.mean_cycles *= load.mean_blocks / load.blocks.max(1.0);
         let mut multiply = multiply.receives(chip, received, received * tiles as f64);
         multiply.wire_cycles = dense_in / (rate * bus(grid.rows)) + buckets_in / of_buckets;
@@ -181,7 +181,7 @@ impl Dynamic<'_> {
         if load.spread.steps > 0 {
             let foreign = BucketWork { own_buckets: 0.0, blocks: 0.0, rows: 0.0, ..work };
             let all = bucket * grid.columns as f64;
-            let step = Step::compute(chip, "propagate", self.vertex(&foreign), tiles);
+            let step = Superstep::compute(chip, "propagate", self.vertex(&foreign), tiles);
             let mut step = step.receives(chip, all, all * tiles as f64).holds(dense_in + 2.0 * all + sum_bytes);
             step.times = load.spread.steps;
             steps.push(step);
@@ -192,14 +192,14 @@ impl Dynamic<'_> {
             let cycles = amp::reduce_cycles(chip, results, depth, self.wide);
             let received = sum_bytes * (depth - 1.0) / depth;
             let mut step =
-                Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
+                Superstep::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
             // More than two senders: no tile receives while it sends.
             if grid.depth > 2 {
                 step.wire_cycles = sum_bytes / rate;
             }
             steps.push(step.holds(sum_bytes + received));
         } else if self.wide && bytes < 4.0 {
-            steps.push(Step::compute(chip, "cast", amp::cast_cycles(chip, sums), tiles).holds(sum_bytes));
+            steps.push(Superstep::compute(chip, "cast", amp::cast_cycles(chip, sums), tiles).holds(sum_bytes));
         }
         steps
     }

@@ -9,7 +9,7 @@ mod buckets;
 mod on_tile;
 mod static_plan;
 
-use super::step::Step;
+use super::step::Superstep;
 use crate::arch::Bsp;
 use crate::units::Dtype;
 
@@ -34,7 +34,7 @@ pub struct SparseProduct<'a> {
 #[derive(Debug, Clone)]
 pub struct SparsePlan {
     /// The supersteps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<Superstep>,
     /// Cycles of all of them.
     pub cycles: f64,
     /// Tiles with stored blocks.

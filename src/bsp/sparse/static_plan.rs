@@ -5,7 +5,7 @@
 //! library's does; the plan that it finds is then counted block by block on the real one.
 
 use super::super::amp;
-use super::super::step::{Step, most_temporary, parts_of};
+use super::super::step::{Superstep, most_temporary, parts_of};
 use super::on_tile::{STATIC_ELEMENTS, static_blocks, static_elements_row, zeroing};
 use super::{Kernel, SparsePlan, SparseProduct};
 use crate::arch::Bsp;
@@ -247,7 +247,7 @@ impl Static<'_> {
         slowest.max(worker) * threads
     }
 
-    fn steps(&self, choice: &Choice, load: &Load) -> Vec<Step> {
+    fn steps(&self, choice: &Choice, load: &Load) -> Vec<Superstep> {
         let (chip, block) = (self.chip, self.product.blocks.side as f64);
         let bytes = self.product.dtype.bytes() as f64;
         let columns = self.columns(choice) as f64;
@@ -257,7 +257,7 @@ impl Static<'_> {
         let stored = load.blocks * block * block * bytes;
         let shared = if choice.splits > 1 { stored } else { 0.0 };
         let sums = load.rows * block * columns;
-        let mut multiply = Step::compute(chip, "multiply", load.vertex, tiles);
+        let mut multiply = Superstep::compute(chip, "multiply", load.vertex, tiles);
         multiply.mean_cycles = load.mean_vertex * tiles as f64 / chip.tile.count as f64;
         if self.kernel.single && self.kernel.block > 4 {
             multiply.busiest_cycles += zeroing(&self.kernel, sums * 4.0);
@@ -271,7 +271,8 @@ impl Static<'_> {
             let received = sums * bytes * (load.sources - 1.0) / load.sources;
             let cycles =
                 amp::reduce_cycles(chip, (sums / load.sources).ceil(), load.sources.ceil(), self.kernel.single);
-            let step = Step::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
+            let step =
+                Superstep::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
             steps.push(step.holds(sums * bytes + received));
         }
         // The library counts a cycle a byte to bring the result where it is wanted; the exchange is a part of it.
@@ -279,7 +280,7 @@ impl Static<'_> {
             / chip.tile.count as f64)
             .ceil();
         let inside = (result - result / rate).max(0.0);
-        let step = Step::compute(chip, "arrange result", inside, chip.tile.count);
+        let step = Superstep::compute(chip, "arrange result", inside, chip.tile.count);
         steps.push(step.receives(chip, result, result * chip.tile.count as f64).holds(result));
         steps
     }

@@ -9,7 +9,7 @@ use crate::program::LoopOrder;
 use super::allocate::useful_splits;
 use super::base::{Base, SumsBase};
 use super::bases::CandidateRequest;
-use super::front::{Front, Offers, Place, Source, StageCandidates};
+use super::front::{CandidateIndex, Front, Offers, Source, StageCandidates};
 use super::heads::heads_mappings;
 use super::simd::simd_mappings;
 use super::stage_context::StageContext;
@@ -23,7 +23,7 @@ thread_local! {
 struct SplitOnly<'a>(&'a mut Front);
 
 impl Offers for SplitOnly<'_> {
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: Place) {
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: CandidateIndex) {
         if pk > 1 {
             self.0.offer(pcus, cycles, pk, place);
         }
@@ -91,7 +91,7 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: CandidateRequest, offer: &mut im
                     None => each,
                 };
                 let cycles = each.saturating_mul(passes);
-                offer.offer(pcus, cycles, pk, Place { row_slices: pm as u32, of });
+                offer.offer(pcus, cycles, pk, CandidateIndex { row_slices: pm as u32, of });
             }
         }
     }
@@ -128,7 +128,7 @@ fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut imp
         let Some(tile) = tile[usize::from(base.mapping.rows_on_lanes)] else { continue };
         let cycles = tile.saturating_mul(base.tiles).saturating_mul(duty_factor);
         let row_slices = base.mapping.pm as u32;
-        offer.offer(base.mapping.pm * base.mapping.pn, cycles, 1, Place { row_slices, of });
+        offer.offer(base.mapping.pm * base.mapping.pn, cycles, 1, CandidateIndex { row_slices, of });
     }
     Source::Sums(list)
 }

@@ -68,16 +68,36 @@ impl Estimate {
         self
     }
 
-    /// What plans are compared by if lens 1: computing, 2: moving, 3: every firing is dearer than thought; 0: nothing.
-    pub(crate) fn through(&self, lens: usize) -> u64 {
+    /// What plans are compared by under an emphasis.
+    pub(crate) fn under(&self, emphasis: Emphasis) -> u64 {
         let (compute, off_chip) = self.parts;
-        match lens {
-            3 => self.score.saturating_add(self.firings.saturating_mul(PARAMS.estimate.dear_firing_cycles)),
-            1 => compute.saturating_mul(2).max(off_chip),
-            2 => compute.max(off_chip.saturating_mul(2)),
-            _ => self.score,
+        match emphasis {
+            Emphasis::AsEstimated => self.score,
+            Emphasis::DearCompute => compute.saturating_mul(2).max(off_chip),
+            Emphasis::DearOffChip => compute.max(off_chip.saturating_mul(2)),
+            Emphasis::DearFirings => {
+                self.score.saturating_add(self.firings.saturating_mul(PARAMS.estimate.dear_firing_cycles))
+            }
         }
     }
+}
+
+/// What of an estimate may be too low: the best plan under each is a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emphasis {
+    /// Nothing.
+    AsEstimated,
+    /// Computing takes twice as long.
+    DearCompute,
+    /// Moving bytes off chip takes twice as long.
+    DearOffChip,
+    /// Every firing takes [`PARAMS`]' `dear_firing_cycles` longer.
+    DearFirings,
+}
+
+impl Emphasis {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::AsEstimated, Self::DearCompute, Self::DearOffChip, Self::DearFirings];
 }
 
 /// Cycles to hand a row tile from stage to stage: skew and drain of an array, and a walk across part of the grid.

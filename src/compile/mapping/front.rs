@@ -49,7 +49,7 @@ impl Default for Source {
 
 impl Source {
     /// A mapping with its sizes.
-    fn get(&self, Place { row_slices, of }: Place) -> (Mapping, StageFootprint) {
+    fn get(&self, CandidateIndex { row_slices, of }: CandidateIndex) -> (Mapping, StageFootprint) {
         let (pm, of) = (u64::from(row_slices), of as usize);
         match self {
             Self::Splits(bases) => (Mapping::Gemm(bases[of].mapping(pm)), bases[of].footprint),
@@ -64,7 +64,7 @@ impl Source {
 
 /// A mapping of a stage: its row slices, and its place in the list it is taken from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct CandidateIndex {
     /// Row slices of a row tile.
     pub row_slices: u32,
     /// Place in the list.
@@ -76,7 +76,7 @@ pub(crate) struct Place {
 struct Offered {
     cycles: u64,
     pcus: u32,
-    place: Place,
+    place: CandidateIndex,
 }
 
 /// The useful ways to map a stage: more PCUs, fewer cycles.
@@ -139,7 +139,7 @@ impl StageCandidates {
 /// What takes the mappings of a stage as they are enumerated.
 pub(crate) trait Offers {
     /// Takes a mapping on `pcus` PCUs that needs `cycles`, with K in `pk` slices.
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: Place);
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: CandidateIndex);
 }
 
 /// Every mapping.
@@ -147,7 +147,7 @@ pub(crate) trait Offers {
 pub(crate) struct All(Vec<Offered>);
 
 impl Offers for All {
-    fn offer(&mut self, pcus: u64, cycles: u64, _: u64, place: Place) {
+    fn offer(&mut self, pcus: u64, cycles: u64, _: u64, place: CandidateIndex) {
         self.0.push(Offered { cycles, pcus: pcus as u32, place });
     }
 }
@@ -171,7 +171,7 @@ pub(crate) struct Front {
 impl Offers for Front {
     /// Keeps a candidate if it is faster than others of as many PCUs.
     #[inline]
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: Place) {
+    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: CandidateIndex) {
         let at = pcus as usize;
         if at >= self.fastest.len() {
             self.fastest.resize(at + 1, (u64::MAX, None));

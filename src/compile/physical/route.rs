@@ -109,7 +109,7 @@ pub(crate) struct Router<'a> {
     priced_rate: f64,
     /// Where each site stands.
     places: Vec<Coordinate>,
-    search: Search,
+    search: PathSearch,
 }
 
 /// What an edge carries, and has carried.
@@ -126,7 +126,7 @@ const NOWHERE: u32 = u32::MAX;
 
 /// Scratch of the path search, stamped instead of cleared.
 #[derive(Debug)]
-struct Search {
+struct PathSearch {
     path_stamp: u32,
     tree_stamp: u32,
     seen: Vec<u32>,
@@ -181,7 +181,7 @@ impl<'a> Router<'a> {
             prices: vec![0.0; sites * 4],
             priced_rate: f64::NAN,
             places: (0..chip.grid.rows).flat_map(|y| (0..columns).map(move |x| Coordinate { x, y })).collect(),
-            search: Search {
+            search: PathSearch {
                 path_stamp: 0,
                 tree_stamp: 0,
                 seen: vec![0; sites],
@@ -432,7 +432,7 @@ impl<'a> Router<'a> {
     fn cheapest_path(&mut self, tree: &[Coordinate], target: u32) -> u32 {
         let (columns, rows) = (self.columns, self.chip.grid.rows);
         let Self { places, prices, search, margin, detour_hops, .. } = self;
-        let Search { cost, leave_by, onward, from_below, near, .. } = search;
+        let PathSearch { cost, leave_by, onward, from_below, near, .. } = search;
         let Coordinate { x: tx, y: ty } = places[target as usize];
         let hops = |at: &Coordinate| at.x.abs_diff(tx) + at.y.abs_diff(ty);
         // Only where the tree comes near: a path that starts farther off is hardly ever the cheapest.

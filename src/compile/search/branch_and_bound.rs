@@ -1,10 +1,10 @@
 //! Sections planned only if they may be chosen: what a low-effort search makes of short graphs.
 
 use super::context::SearchContext;
-use super::partition::{Bounds, PartitionRequest, Spans, Unplannable, least_score};
+use super::partition::{Bounds, PartitionRequest, Partitioner, Unplannable, least_score};
 use super::runs::Run;
 
-impl Spans<'_> {
+impl Partitioner<'_> {
     /// Plans what may be chosen: as long as the best partition holds sections that are not planned, and are as good as
     /// no plan of them beats, those.
     pub(super) fn plan_lazily(

@@ -10,7 +10,7 @@ use super::context::SearchContext;
 use super::evaluate::EvaluationLevel;
 use super::plan::plan;
 use super::planned::{Among, Planned};
-use super::space::Search;
+use super::space::SectionSearch;
 
 /// The best mapping of a section in half of the banks of every PMU, placed and routed, and its run on the whole chip; `None`
 /// if it does not fit them, or cannot be measured.
@@ -27,7 +27,7 @@ pub(crate) fn compact(
     let bases = BaseCache::default();
     let on_half = SearchContext { chip: &half, bases: &bases, ..*context };
     let chip = half.in_section(graph.largest_off_chip_bytes());
-    let search = Search { chip: &chip, graph, tiers: context.tiers, cache: &bases };
+    let search = SectionSearch { chip: &chip, graph, tiers: context.tiers, cache: &bases };
     let choices = plan(&search, context.effort).ok()?;
     let mut planned = Planned::new(graph.clone(), choices, true);
     let request = planned.prepare(&on_half, EvaluationLevel::Full, 0);

@@ -9,7 +9,7 @@ use crate::workload::{OperatorId, kernels_with_epilogues};
 use super::canonical::CanonicalForms;
 use super::context::SearchContext;
 use super::evaluate::EvaluationLevel;
-use super::partition::{Spans, Unplannable};
+use super::partition::{Partitioner, Unplannable};
 use super::runs::Run;
 
 /// Why there is no partition into kernels.
@@ -21,7 +21,7 @@ pub(crate) enum NoKernels {
     Unplaced(usize),
 }
 
-impl Spans<'_> {
+impl Partitioner<'_> {
     /// The runs of every kernel, in order, placed and routed. No search over partitions may follow: the runs that are added
     /// here stand outside the order of operators.
     pub(crate) fn with_epilogues(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, NoKernels> {
@@ -63,7 +63,7 @@ impl Spans<'_> {
         {
             return singles[at];
         }
-        let run = Run { span: (0, 0), operators: kernel.to_vec(), apart: Vec::new(), class: 0, is_block: false };
+        let run = Run { span: (0, 0), operators: kernel.to_vec(), split_off: Vec::new(), class: 0, is_block: false };
         self.add(context, canonical, run)
     }
 }

@@ -21,7 +21,7 @@ use super::context::{Effort, SearchContext};
 use super::neighbours::neighbours;
 use super::order::{bring_axes_forward, ranked};
 use super::plan::plan;
-use super::space::{Choice, Search};
+use super::space::{Choice, SectionSearch};
 
 /// A section placed and routed.
 #[derive(Debug)]
@@ -383,7 +383,7 @@ impl Trial<'_, '_> {
     /// Searches at full effort for a choice that can be placed, where low effort found none.
     fn lay_any(&mut self) {
         let SearchContext { tiers, bases, .. } = *self.context;
-        let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
+        let search = SectionSearch { chip: self.chip, graph: self.graph, tiers, cache: bases };
         for choice in plan(&search, Effort::Full).unwrap_or_default() {
             self.measure(vec![choice]);
             if self.evaluated.best.is_some() {
@@ -395,7 +395,7 @@ impl Trial<'_, '_> {
     /// Measures neighbours of the best, step by step, until none is better, or the best is good enough.
     fn improve(&mut self, mut steps: usize, good: impl Fn(&Routed) -> bool) {
         let SearchContext { tiers, effort, bases, .. } = *self.context;
-        let search = Search { chip: self.chip, graph: self.graph, tiers, cache: bases };
+        let search = SectionSearch { chip: self.chip, graph: self.graph, tiers, cache: bases };
         while steps > 0 && !self.is_done() {
             let Some(best) = self.evaluated.best.as_ref().filter(|best| !good(best)) else { break };
             let mut near = neighbours(&search, &best.choice);

@@ -16,7 +16,7 @@ use crate::sim::Measurement;
 use crate::workload::OperatorId;
 
 use super::context::SearchContext;
-use super::space::{Choice, Search};
+use super::space::{Choice, SectionSearch};
 
 /// What the enumeration found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn exhaust(context: &SearchContext<'_>, most: u64) -> Option<Exhauste
         let Some(before) = least[from] else { continue };
         for to in from + 1..=n {
             let Some(graph) = SectionGraph::new(workload, &operators[from..to], to - from > 1) else { continue };
-            let search = Search { chip, graph: &graph, tiers, cache: bases };
+            let search = SectionSearch { chip, graph: &graph, tiers, cache: bases };
             let mut every = Every { context, search, best: u64::MAX, found: total, most };
             every.all()?;
             total = every.found;
@@ -62,7 +62,7 @@ pub(crate) fn exhaust(context: &SearchContext<'_>, most: u64) -> Option<Exhauste
 
 struct Every<'a> {
     context: &'a SearchContext<'a>,
-    search: Search<'a>,
+    search: SectionSearch<'a>,
     /// Cycles of the best so far.
     best: u64,
     found: Exhausted,
@@ -95,7 +95,7 @@ impl Every<'_> {
     }
 
     fn nest(&mut self, tiled_axis: Option<TiledAxis>, tile_rows: u64, order: LoopOrder) -> Option<()> {
-        let Search { chip, graph, .. } = self.search;
+        let SectionSearch { chip, graph, .. } = self.search;
         let block_tiles = (graph.rows / graph.sequences()).div_ceil(tile_rows);
         let mut nest = Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order };
         if !graph.keeps_statistics(&nest) {
@@ -140,7 +140,7 @@ impl Every<'_> {
     }
 
     fn measure(&mut self, nest: &Nest, roles: &StageRoles, picked: &IndexVec<StageId, Candidate>) -> Option<()> {
-        let Search { chip, graph, tiers, .. } = self.search;
+        let SectionSearch { chip, graph, tiers, .. } = self.search;
         self.found.mappings += 1;
         if self.found.mappings > self.most {
             return None;

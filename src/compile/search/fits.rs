@@ -12,9 +12,9 @@ use crate::index::IndexVec;
 use crate::program::{BufferSpec, LoopOrder, Mapping, Nest, StageId};
 
 use super::nests::residencies_of;
-use super::space::Search;
+use super::space::SectionSearch;
 
-impl Search<'_> {
+impl SectionSearch<'_> {
     /// Banks that every mapping of a nest takes at least.
     pub(super) fn least_banks(
         &self,

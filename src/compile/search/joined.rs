@@ -8,10 +8,10 @@ use crate::workload::OperatorId;
 
 use super::canonical::CanonicalForms;
 use super::context::SearchContext;
-use super::partition::Spans;
+use super::partition::Partitioner;
 use super::runs::{Run, may_share_a_section};
 
-impl Spans<'_> {
+impl Partitioner<'_> {
     /// Plans the pairs of neighbours of a partition that were no candidates yet and may save time. Whether there are any.
     pub(super) fn join_neighbours(&mut self, context: &SearchContext<'_>, partition: &[usize]) -> bool {
         let canonical = CanonicalForms::new(self.workload, context.tiers);
@@ -27,8 +27,8 @@ impl Spans<'_> {
 
     /// Pairs of runs of a partition of which the second begins where the first ends.
     fn neighbours(&self, partition: &[usize]) -> Vec<(usize, usize)> {
-        let is_apart = |run: usize| partition.iter().any(|&of| self.runs[of].apart.contains(&run));
-        let runs: Vec<usize> = partition.iter().copied().filter(|&run| !is_apart(run)).collect();
+        let is_split_off = |run: usize| partition.iter().any(|&of| self.runs[of].split_off.contains(&run));
+        let runs: Vec<usize> = partition.iter().copied().filter(|&run| !is_split_off(run)).collect();
         runs.windows(2).map(|pair| (pair[0], pair[1])).collect()
     }
 
@@ -37,9 +37,9 @@ impl Spans<'_> {
         let (a, b) = (&self.runs[first], &self.runs[second]);
         let place = |op: OperatorId| (self.workload.operators[op].block, self.workload.operators[op].phase);
         let made = |&run: &usize| self.workload.operators[self.runs[run].operators[0]].output;
-        let apart: Vec<_> = a.apart.iter().map(made).collect();
+        let split_off: Vec<_> = a.split_off.iter().map(made).collect();
         let reads = |op: &OperatorId| {
-            self.workload.operators[*op].inputs.iter().any(|&input| apart.contains(&self.workload.base(input)))
+            self.workload.operators[*op].inputs.iter().any(|&input| split_off.contains(&self.workload.base(input)))
         };
         if place(a.operators[0]) != place(b.operators[0]) || b.operators.iter().any(reads) {
             return None;
@@ -49,7 +49,7 @@ impl Spans<'_> {
         if !is_new || !may_share_a_section(self.workload, &operators) {
             return None;
         }
-        let apart = [&a.apart[..], &b.apart].concat();
-        Some(Run { span: (a.span.0, b.span.1), operators, apart, class: 0, is_block: false })
+        let split_off = [&a.split_off[..], &b.split_off].concat();
+        Some(Run { span: (a.span.0, b.span.1), operators, split_off, class: 0, is_block: false })
     }
 }

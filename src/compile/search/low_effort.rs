@@ -8,7 +8,7 @@ use crate::program::{LoopOrder, TiledAxis};
 
 use crate::compile::params::PARAMS;
 
-use super::space::{Allotment, BestChoices, Incumbent, KAxis, Search, Tiling};
+use super::space::{Allotment, BestChoices, Incumbent, KAxis, SectionSearch, TilingChoice};
 
 /// How fine the grid is.
 #[derive(Debug, Clone, Copy)]
@@ -29,19 +29,19 @@ impl Grain {
 }
 
 /// A cut and a row tile size, by their places in the lists.
-type Place = (usize, usize);
+type GridPoint = (usize, usize);
 
 /// The search of one section.
 struct LowEffort<'a> {
-    search: &'a Search<'a>,
+    search: &'a SectionSearch<'a>,
     cuts: &'a [Option<TiledAxis>],
     grain: Grain,
     /// Bases and row tile sizes of the cuts evaluated.
     bases: BTreeMap<usize, (StageBases<'a>, Vec<u64>)>,
     /// Places evaluated.
-    seen: BTreeSet<Place>,
+    seen: BTreeSet<GridPoint>,
     /// The best of each of them.
-    scores: BTreeSet<(u64, Place)>,
+    scores: BTreeSet<(u64, GridPoint)>,
     /// Of a cut and a loop order, the shortest row tile size of which no mapping fits.
     too_long: BTreeMap<(usize, LoopOrder), usize>,
     kept: BestChoices,
@@ -49,7 +49,7 @@ struct LowEffort<'a> {
 }
 
 /// The best choices of some cuts, as far as low effort shows them.
-pub(super) fn best_of(search: &Search<'_>, cuts: &[Option<TiledAxis>]) -> BestChoices {
+pub(super) fn best_of(search: &SectionSearch<'_>, cuts: &[Option<TiledAxis>]) -> BestChoices {
     let mut search = LowEffort {
         search,
         cuts,
@@ -101,12 +101,12 @@ impl<'a> LowEffort<'a> {
     }
 
     /// The best places, best first.
-    fn best(&self) -> Vec<Place> {
+    fn best(&self) -> Vec<GridPoint> {
         self.scores.iter().take(self.grain.best).map(|&(_, place)| place).collect()
     }
 
     /// Evaluates a place, if it has not been.
-    fn at(&mut self, place: Place, allotments: &[Allotment], k: KAxis) {
+    fn at(&mut self, place: GridPoint, allotments: &[Allotment], k: KAxis) {
         if !self.seen.insert(place) {
             return;
         }
@@ -119,7 +119,7 @@ impl<'a> LowEffort<'a> {
             if place.1 >= *never_fits {
                 continue;
             }
-            let tiling = Tiling { tile_rows, order, k };
+            let tiling = TilingChoice { tile_rows, order, k };
             let may_fit = self.search.choices(bases, tiling, allotments, &mut self.found, |choice| {
                 best = best.min(choice.estimate.score);
                 kept.offer(&choice);
@@ -134,7 +134,7 @@ impl<'a> LowEffort<'a> {
     }
 
     /// Evaluates what lies between a place and the next that were evaluated first.
-    fn about(&mut self, (cut, row_tile): Place) {
+    fn about(&mut self, (cut, row_tile): GridPoint) {
         let Grain { cuts: cuts_apart, row_tiles: row_tiles_apart, .. } = self.grain;
         let cuts = cut.saturating_sub(cuts_apart - 1)..(cut + cuts_apart).min(self.cuts.len());
         let row_tiles = row_tile.saturating_sub(row_tiles_apart - 1)..row_tile + row_tiles_apart;

@@ -4,11 +4,11 @@ use crate::compile::params::PARAMS;
 use crate::program::{LoopOrder, TiledAxis};
 
 use super::nests::cuts;
-use super::space::{Allotment, Choice, Incumbent, KAxis, Search, Tiling};
+use super::space::{Allotment, Choice, Incumbent, KAxis, SectionSearch, TilingChoice};
 
 /// Choices next to `choice`, the best by estimate first: the next row tile sizes and column tile widths both ways, other loop orders
 /// and residencies, fewer PCUs, stages turned, and fewer address generators.
-pub(crate) fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
+pub(crate) fn neighbours(search: &SectionSearch<'_>, choice: &Choice) -> Vec<Choice> {
     let mut allotments: Vec<Allotment> = vec![Allotment::ALL, Allotment::EAGER];
     let shares = if search.chip.pcus() <= PARAMS.evaluation.handful_of_pcus {
         &PARAMS.evaluation.pcu_sixteenths_of_a_handful[..]
@@ -40,7 +40,7 @@ pub(crate) fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
         for k in [KAxis::Whole, KAxis::Split] {
             for &tile_rows in &wanted {
                 for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
-                    search.choices(&bases, Tiling { tile_rows, order, k }, &allotments, &mut found, |near| {
+                    search.choices(&bases, TilingChoice { tile_rows, order, k }, &allotments, &mut found, |near| {
                         let near = Choice { covers: choice.covers, ..near };
                         if !list.contains(&near) {
                             list.push(near);
@@ -69,7 +69,7 @@ pub(crate) fn neighbours(search: &Search<'_>, choice: &Choice) -> Vec<Choice> {
 }
 
 /// The cut of a choice, the next of the same axis both ways, and none; and whether row tile sizes are tried with it.
-fn cuts_next_to(search: &Search<'_>, choice: &Choice) -> Vec<(Option<TiledAxis>, bool)> {
+fn cuts_next_to(search: &SectionSearch<'_>, choice: &Choice) -> Vec<(Option<TiledAxis>, bool)> {
     let here = choice.nest.tiled_axis;
     let mut list = vec![(here, true)];
     let all = cuts(search.chip, search.graph);

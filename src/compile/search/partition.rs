@@ -17,7 +17,7 @@ use super::evaluate::{Evaluated, EvaluationLevel, optimistic};
 use super::plan::{NoPlan, plan, plan_once};
 use super::planned::{Among, Planned, Request};
 use super::runs::{Run, Runs};
-use super::space::{Choice, Search};
+use super::space::{Choice, SectionSearch};
 
 /// A section that was chosen.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(crate) enum Unpinnable {
 
 /// Every run of operators that may become a section, and a plan for each class of them.
 #[derive(Debug)]
-pub(crate) struct Spans<'a> {
+pub(crate) struct Partitioner<'a> {
     pub(super) workload: &'a Workload,
     pub(super) runs: Vec<Run>,
     pub(super) planned: Vec<Option<Planned<'a>>>,
@@ -115,7 +115,7 @@ pub(super) struct Bounds {
     pub(super) unplannable: Option<Unplannable>,
 }
 
-impl<'a> Spans<'a> {
+impl<'a> Partitioner<'a> {
     /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_listed` and whole blocks. At low effort, of
     /// short graphs, only those that may be chosen.
     pub(crate) fn new(
@@ -129,16 +129,16 @@ impl<'a> Spans<'a> {
         let planned = firsts.iter().map(|_| None).collect();
         let saved = |run: &Run| if fused { saved_by_looping(chip, workload, &run.operators) } else { 0 };
         let saved_by_looping = runs.iter().map(saved).collect();
-        let mut spans =
+        let mut partitioner =
             Self { workload, runs, planned, classes, saved_by_looping, left_out_classes: 0, requested, bounds: None };
         if !requested.singles && !fused {
-            return Ok(spans);
+            return Ok(partitioner);
         }
         if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_listed {
-            spans.plan_lazily(context, requested)?;
-            return Ok(spans);
+            partitioner.plan_lazily(context, requested)?;
+            return Ok(partitioner);
         }
-        let length = |run: usize| spans.runs[run].operators.len();
+        let length = |run: usize| partitioner.runs[run].operators.len();
         // Long runs first: they take longest.
         firsts.sort_by_key(|&run| (std::cmp::Reverse(length(run)), run));
         let (singles, longer): (Vec<usize>, Vec<usize>) = firsts.iter().partition(|&&run| length(run) == 1);
@@ -152,20 +152,21 @@ impl<'a> Spans<'a> {
             }
         };
         if n <= PARAMS.partition.most_listed {
-            refuse(spans.plan_runs(context, &firsts))?;
-            return spans.unless(refused);
+            refuse(partitioner.plan_runs(context, &firsts))?;
+            return partitioner.unless(refused);
         }
-        refuse(spans.plan_runs(context, &singles))?;
-        let most = longer.iter().map(|&run| spans.runs[run].operators.len()).max().unwrap_or(0);
+        refuse(partitioner.plan_runs(context, &singles))?;
+        let most = longer.iter().map(|&run| partitioner.runs[run].operators.len()).max().unwrap_or(0);
         for length in 2..=most {
             let is_of_length = |run: &Run| run.operators.len() == length && !run.is_block;
-            let of_length: Vec<usize> = longer.iter().copied().filter(|&run| is_of_length(&spans.runs[run])).collect();
-            let worth = spans.worth_planning(context, &of_length);
-            spans.plan_runs(context, &worth)?;
+            let of_length: Vec<usize> =
+                longer.iter().copied().filter(|&run| is_of_length(&partitioner.runs[run])).collect();
+            let worth = partitioner.worth_planning(context, &of_length);
+            partitioner.plan_runs(context, &worth)?;
         }
-        let blocks: Vec<usize> = longer.iter().copied().filter(|&run| spans.runs[run].is_block).collect();
-        spans.plan_runs(context, &blocks)?;
-        spans.unless(refused)
+        let blocks: Vec<usize> = longer.iter().copied().filter(|&run| partitioner.runs[run].is_block).collect();
+        partitioner.plan_runs(context, &blocks)?;
+        partitioner.unless(refused)
     }
 
     /// What is planned, if there is a partition of it; else why an operator has no plan.
@@ -182,7 +183,7 @@ impl<'a> Spans<'a> {
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
             let chip = context.chip.in_section(graph.largest_off_chip_bytes());
-            let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
+            let search = SectionSearch { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
             // Planning of joined runs takes longest, and measured steps from a plan of low effort find most of what it would.
             let is_joined = graph.stages.len() > PARAMS.partition.most_listed && !self.runs[run].is_block;
             if is_joined {
@@ -229,7 +230,7 @@ impl<'a> Spans<'a> {
             let now: u64 =
                 parts.iter().filter(|&&part| self.of(part).is_some()).filter_map(|&part| self.score_alone(part)).sum();
             let least = |runs: &[usize]| runs.iter().map(|&run| least_alone(run)).sum::<f64>();
-            let saved = least(&parts) - least_alone(first) - least(&self.runs[first].apart);
+            let saved = least(&parts) - least_alone(first) - least(&self.runs[first].split_off);
             Some(now as f64 - saved)
         };
         let is_worth = |&first: &usize| {
@@ -283,7 +284,7 @@ impl<'a> Spans<'a> {
 
     /// What a run counts for in a partition, with what it leaves to sections behind it; `None` if it can be no part of one.
     fn score(&self, run: usize) -> Option<u64> {
-        let parts = [run].into_iter().chain(self.runs[run].apart.iter().copied());
+        let parts = [run].into_iter().chain(self.runs[run].split_off.iter().copied());
         parts.map(|part| self.score_alone(part)).try_fold(0u64, |sum, score| Some(sum.saturating_add(score?)))
     }
 
@@ -319,7 +320,7 @@ impl<'a> Spans<'a> {
             let graph = SectionGraph::new(workload, operators, operators.len() > 1);
             let graph = graph.ok_or((index, Unpinnable::NoPipeline))?;
             let chip = context.chip.in_section(graph.largest_off_chip_bytes());
-            let search = Search { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
+            let search = SectionSearch { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
             let choices = plan(&search, context.effort);
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned::new(graph, choices, true);
@@ -523,7 +524,7 @@ impl<'a> Spans<'a> {
             if score == u64::MAX {
                 return Err(order.into_iter().find(|&run| self.runs[run].span == (at - 1, at)).unwrap_or(0));
             }
-            chosen.extend(self.runs[run].apart.iter().rev());
+            chosen.extend(self.runs[run].split_off.iter().rev());
             chosen.push(run);
             at = self.runs[run].span.0;
         }
@@ -545,7 +546,7 @@ impl<'a> Spans<'a> {
     /// The whole graph as one section.
     pub(crate) fn whole(&self) -> WholeGraph<'_, 'a> {
         let span = (0, self.workload.operators.len());
-        let is_whole = |run: &Run| run.span == span && run.apart.is_empty();
+        let is_whole = |run: &Run| run.span == span && run.split_off.is_empty();
         let Some(run) = self.runs.iter().position(is_whole) else { return WholeGraph::Impossible };
         match (self.of(run), self.score(run)) {
             (Some(planned), _) => match planned.choices.first() {

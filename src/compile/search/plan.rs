@@ -13,7 +13,7 @@ use crate::units::Dtype;
 use super::context::Effort;
 use super::low_effort;
 use super::nests::tiled_axes;
-use super::space::{Allotment, BestChoices, Choice, Incumbent, KAxis, Search, Tiling};
+use super::space::{Allotment, BestChoices, Choice, Incumbent, KAxis, SectionSearch, TilingChoice};
 
 /// Why no plan was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum NoPlan {
 /// Finds the choices of a section that are worth evaluating, by score, best first: of every cut, loop order and residency the
 /// best, and the best if computing, moving or starting were dearer than thought. Where low effort finds nothing that fits, all is
 /// tried before that is said.
-pub(crate) fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
+pub(crate) fn plan(context: &SectionSearch<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
     match plan_once(context, effort) {
         Err(NoPlan::Pcus(_) | NoPlan::Sram(_)) if effort == Effort::Low => plan_once(context, Effort::Full),
         found => found,
@@ -37,8 +37,8 @@ pub(crate) fn plan(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, 
 }
 
 /// The same, as far as this effort goes.
-pub(super) fn plan_once(context: &Search<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
-    let Search { chip, graph, .. } = *context;
+pub(super) fn plan_once(context: &SectionSearch<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
+    let SectionSearch { chip, graph, .. } = *context;
     for stage in graph.stages.ids() {
         let dtype = graph.stage_dtype(stage);
         if chip.macs_per_cycle(dtype).is_none() {
@@ -76,7 +76,7 @@ pub(super) fn plan_once(context: &Search<'_>, effort: Effort) -> Result<Vec<Choi
     Err(NoPlan::Sram(least_banks.saturating_mul(chip.pmu.bank_bytes())))
 }
 
-impl Search<'_> {
+impl SectionSearch<'_> {
     /// The best choices of each cut: of all with K whole first, as a split has to pay against the best of any cut.
     fn best_of_each(&self, cuts: &[Option<TiledAxis>]) -> Vec<BestChoices> {
         let mut found = Incumbent::default();
@@ -100,7 +100,7 @@ impl Search<'_> {
         for tile_rows in self.row_tile_sizes(&bases) {
             for (order, may_fit) in may_fit.iter_mut().filter(|(_, may_fit)| *may_fit) {
                 let allotments = [Allotment::ALL, Allotment::EAGER];
-                let (tiling, offer) = (Tiling { tile_rows, order: *order, k }, |choice| kept.offer(&choice));
+                let (tiling, offer) = (TilingChoice { tile_rows, order: *order, k }, |choice| kept.offer(&choice));
                 *may_fit = self.choices(&bases, tiling, &allotments, &mut found, offer);
             }
         }

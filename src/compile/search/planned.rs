@@ -9,7 +9,7 @@ use crate::program::SectionGraph;
 use super::context::SearchContext;
 use super::evaluate::{Evaluated, EvaluationLevel, Isomorphic, Routed, evaluate_choices};
 use super::plan::plan;
-use super::space::{Choice, Search};
+use super::space::{Choice, SectionSearch};
 
 /// A possible section and its plans, best first.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl<'a> Planned<'a> {
         if !self.is_refined {
             self.is_refined = true;
             let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
-            let search = Search { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
+            let search = SectionSearch { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
             if part >= PARAMS.partition.worth_refining
                 && let Ok(choices) = plan(&search, context.effort)
             {

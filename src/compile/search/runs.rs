@@ -17,7 +17,7 @@ pub(crate) struct Run {
     /// The section's operators.
     pub operators: Vec<OperatorId>,
     /// Runs of one operator that come behind it: row reductions between its operators, in sections of their own.
-    pub apart: Vec<usize>,
+    pub split_off: Vec<usize>,
     /// Runs that are the same but for their names are one class.
     pub class: usize,
     /// It is a whole repeated block.
@@ -91,14 +91,14 @@ impl Runs {
         canonical: &CanonicalForms<'_>,
         span: (usize, usize),
         operators: Vec<OperatorId>,
-        apart: Vec<usize>,
+        split_off: Vec<usize>,
         is_block: bool,
     ) {
         let class = *self.classes.entry(canonical.canonical_form(&operators)).or_insert(self.firsts.len());
         if class == self.firsts.len() {
             self.firsts.push(self.list.len());
         }
-        self.list.push(Run { span, operators, apart, class, is_block });
+        self.list.push(Run { span, operators, split_off, class, is_block });
     }
 
     /// Adds a run of which some operators (row reductions, steps of optimisers) have sections of their own behind it, unless it
@@ -109,20 +109,23 @@ impl Runs {
         canonical: &CanonicalForms<'_>,
         order: &[OperatorId],
         (from, to): (usize, usize),
-        is_apart: impl Fn(OperatorId) -> bool,
+        is_split_off: impl Fn(OperatorId) -> bool,
     ) {
-        let (apart, rest): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| is_apart(order[at]));
+        let (split_off, rest): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| is_split_off(order[at]));
         // With one of them at either end a shorter run says the same.
         let inside = |at: &usize| *at > from && *at + 1 < to;
-        if apart.is_empty() || rest.len() < 2 || rest.len() > PARAMS.partition.most_listed || !apart.iter().all(inside)
+        if split_off.is_empty()
+            || rest.len() < 2
+            || rest.len() > PARAMS.partition.most_listed
+            || !split_off.iter().all(inside)
         {
             return;
         }
         let rest: Vec<OperatorId> = rest.into_iter().map(|at| order[at]).collect();
-        let made: Vec<_> = apart.iter().map(|&at| workload.operators[order[at]].output).collect();
+        let made: Vec<_> = split_off.iter().map(|&at| workload.operators[order[at]].output).collect();
         let reads = |op: &OperatorId| workload.operators[*op].inputs.iter().any(|&t| made.contains(&workload.base(t)));
         if !rest.iter().any(reads) && may_share_a_section(workload, &rest) {
-            self.add(canonical, (from, to), rest, apart, false);
+            self.add(canonical, (from, to), rest, split_off, false);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::compile::mapping::allocate::{MemoryCycles, allocate_and_fill, worth_a
 use crate::compile::mapping::bases::{BaseCache, CandidateRequest, StageBases};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
-use crate::compile::mapping::estimate::{Estimate, estimate};
+use crate::compile::mapping::estimate::{Emphasis, Estimate, estimate};
 use crate::compile::mapping::front::{Candidate, StageCandidates};
 use crate::compile::mapping::pipeline::Pipeline;
 use crate::compile::mapping::plan::{SectionPlan, deepen};
@@ -67,16 +67,13 @@ impl Choice {
     }
 }
 
-/// The best choices of each class, through every lens.
+/// The best choices of each class, under every emphasis.
 #[derive(Debug)]
 pub(super) struct BestChoices {
-    pub best: BTreeMap<Class, [Option<Choice>; LENSES]>,
+    pub best: BTreeMap<Class, [Option<Choice>; Emphasis::ALL.len()]>,
     /// The fewest banks that any needs, whether it fits or not.
     pub(super) least_banks: u64,
 }
-
-/// Ways to weigh an estimate ([`Estimate::through`]).
-const LENSES: usize = 4;
 
 impl Default for BestChoices {
     fn default() -> Self {
@@ -87,8 +84,8 @@ impl Default for BestChoices {
 impl BestChoices {
     pub(super) fn offer(&mut self, choice: &Choice) {
         let kept = self.best.entry(choice.class()).or_default();
-        for (lens, slot) in kept.iter_mut().enumerate() {
-            let score = |choice: &Choice| choice.estimate.through(lens);
+        for (emphasis, slot) in Emphasis::ALL.into_iter().zip(kept) {
+            let score = |choice: &Choice| choice.estimate.under(emphasis);
             if slot.as_ref().is_none_or(|best| score(choice) < score(best)) {
                 *slot = Some(choice.clone());
             }
@@ -125,7 +122,7 @@ pub(crate) enum KAxis {
 
 /// How a section is tiled under a cut.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tiling {
+pub(crate) struct TilingChoice {
     /// Rows of a row tile.
     pub tile_rows: u64,
     /// Which tiles are outermost.
@@ -164,7 +161,7 @@ impl Incumbent {
 
 /// What choices are made for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Search<'a> {
+pub(crate) struct SectionSearch<'a> {
     /// The chip.
     pub chip: &'a Chip,
     /// The section's operators.
@@ -175,7 +172,7 @@ pub(crate) struct Search<'a> {
     pub cache: &'a BaseCache,
 }
 
-impl Search<'_> {
+impl SectionSearch<'_> {
     /// Bases of every stage under a cut.
     pub(crate) fn bases(&self, tiled_axis: Option<TiledAxis>) -> StageBases<'_> {
         StageBases::new(self.chip, self.graph, tiled_axis, self.cache)
@@ -192,7 +189,7 @@ impl Search<'_> {
     pub(crate) fn choices(
         &self,
         bases: &StageBases<'_>,
-        Tiling { tile_rows, order, k }: Tiling,
+        TilingChoice { tile_rows, order, k }: TilingChoice,
         allotments: &[Allotment],
         found: &mut Incumbent,
         mut offer: impl FnMut(Choice),

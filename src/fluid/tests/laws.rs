@@ -15,7 +15,7 @@ const ROUNDING: f64 = 1e-6;
 
 /// What a step of a schedule does.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum Action {
     /// Starts an activity, if it is not active, with an amount and the ticks that it takes at least.
     Start(usize, u64, u64),
     /// Changes the cap of one, if it is active, to so many units of 2^-32 times 2^28 a tick.
@@ -56,18 +56,18 @@ fn systems() -> impl Strategy<Value = System> {
 }
 
 /// Steps; activities are taken modulo how many there are. No ticks: no cap.
-fn schedules() -> impl Strategy<Value = Vec<Step>> {
+fn schedules() -> impl Strategy<Value = Vec<Action>> {
     let step = prop_oneof![
-        4 => (0usize..12, 0u64..400, prop_oneof![Just(0u64), 1u64..200]).prop_map(|(a, n, t)| Step::Start(a, n, t)),
-        1 => (0usize..12).prop_map(Step::Stop),
-        1 => (0usize..12, 0u64..200).prop_map(|(a, units)| Step::Cap(a, units)),
-        2 => (0u64..40).prop_map(Step::Pass),
+        4 => (0usize..12, 0u64..400, prop_oneof![Just(0u64), 1u64..200]).prop_map(|(a, n, t)| Action::Start(a, n, t)),
+        1 => (0usize..12).prop_map(Action::Stop),
+        1 => (0usize..12, 0u64..200).prop_map(|(a, units)| Action::Cap(a, units)),
+        2 => (0u64..40).prop_map(Action::Pass),
     ];
     proptest::collection::vec(step, 1..40)
 }
 
 /// Runs a law on random systems and schedules.
-fn for_all(law: impl Fn(System, Vec<Step>) -> Result<(), TestCaseError>) {
+fn for_all(law: impl Fn(System, Vec<Action>) -> Result<(), TestCaseError>) {
     let mut config = Config { failure_persistence: None, ..Config::default() };
     if matches!(config.rng_seed, RngSeed::Random) {
         config.rng_seed = RngSeed::Fixed(SEED);
@@ -80,20 +80,20 @@ fn for_all(law: impl Fn(System, Vec<Step>) -> Result<(), TestCaseError>) {
 }
 
 /// Takes a step.
-fn take(fluid: &mut Fluid, ids: &[ActivityId], step: Step, completed: &mut Vec<Completion>) {
+fn take(fluid: &mut Fluid, ids: &[ActivityId], step: Action, completed: &mut Vec<Completion>) {
     match step {
-        Step::Start(activity, amount, ticks) => {
+        Action::Start(activity, amount, ticks) => {
             let cap = (ticks > 0).then(|| Rate::to_finish(amount, ticks));
             // One that is active is refused.
             let _ = fluid.start(ids[activity % ids.len()], amount, cap);
         }
-        Step::Cap(activity, units) => {
+        Action::Cap(activity, units) => {
             fluid.set_cap(ids[activity % ids.len()], Some(Rate::from_units(units << 28)));
         }
-        Step::Stop(activity) => {
+        Action::Stop(activity) => {
             fluid.stop(ids[activity % ids.len()]);
         }
-        Step::Pass(ticks) => fluid.advance(fluid.now() + ticks, completed),
+        Action::Pass(ticks) => fluid.advance(fluid.now() + ticks, completed),
     }
 }
 
@@ -138,7 +138,7 @@ fn rates_are_those_of_the_textbook() {
         let (mut fluid, _, ids) = system.build(1);
         let mut caps = vec![None; ids.len()];
         for &step in &steps {
-            let Step::Start(a, amount, ticks) = step else { continue };
+            let Action::Start(a, amount, ticks) = step else { continue };
             let a = a % ids.len();
             let cap = if ticks > 0 { Rate::to_finish(amount, ticks) } else { Rate::MAX };
             if fluid.start(ids[a], amount, (ticks > 0).then_some(cap)).is_ok() {
@@ -160,12 +160,12 @@ fn no_resource_is_overbooked_and_every_activity_has_its_limit_or_a_bottleneck() 
         let mut limits = vec![Rate::ZERO; ids.len()];
         let mut completed = Vec::new();
         for &step in &steps {
-            if let Step::Start(a, amount, ticks) = step
+            if let Action::Start(a, amount, ticks) = step
                 && fluid.left(ids[a % ids.len()]).is_none()
             {
                 limits[a % ids.len()] = if ticks > 0 { Rate::to_finish(amount, ticks) } else { Rate::MAX };
             }
-            if let Step::Cap(a, units) = step {
+            if let Action::Cap(a, units) = step {
                 limits[a % ids.len()] = Rate::from_units(units << 28);
             }
             take(&mut fluid, &ids, step, &mut completed);
@@ -205,17 +205,17 @@ fn rates_depend_on_the_active_set_alone() {
         let mut caps = vec![None; ids.len()];
         let mut completed = Vec::new();
         for &step in &steps {
-            if let Step::Start(a, amount, ticks) = step
+            if let Action::Start(a, amount, ticks) = step
                 && fluid.left(ids[a % ids.len()]).is_none()
             {
                 caps[a % ids.len()] = (ticks > 0).then(|| Rate::to_finish(amount, ticks));
             }
-            if let Step::Cap(a, units) = step {
+            if let Action::Cap(a, units) = step {
                 caps[a % ids.len()] = Some(Rate::from_units(units << 28));
             }
             take(&mut fluid, &ids, step, &mut completed);
             // Solve now and then only.
-            if matches!(step, Step::Start(0..6, ..)) {
+            if matches!(step, Action::Start(0..6, ..)) {
                 fluid.rate(ids[0]);
             }
         }
@@ -244,8 +244,8 @@ fn no_more_is_moved_than_capacity_times_time() {
             let before: Vec<Option<u64>> = ids.iter().map(|&id| fluid.left(id)).collect();
             take(&mut fluid, &ids, step, &mut completed);
             match step {
-                Step::Start(a, amount, _) if before[a % ids.len()].is_none() => amounts[a % ids.len()] = amount,
-                Step::Stop(a) => {
+                Action::Start(a, amount, _) if before[a % ids.len()].is_none() => amounts[a % ids.len()] = amount,
+                Action::Stop(a) => {
                     let a = a % ids.len();
                     moved[a] += before[a].map_or(0, |left| amounts[a] - left);
                 }
@@ -274,12 +274,12 @@ fn what_happens_depends_neither_on_the_order_of_starts_nor_on_the_unit_of_capaci
             let (mut fluid, _, ids) = system.build(factor);
             let mut completed = Vec::new();
             fluid.advance(from, &mut completed);
-            for between in steps.split(|step| matches!(step, Step::Pass(_))) {
+            for between in steps.split(|step| matches!(step, Action::Pass(_))) {
                 // Each activity once at a time, so that the order of starts does not choose between them.
                 let mut known: Vec<usize> = Vec::new();
-                let mut once: Vec<Step> = Vec::new();
+                let mut once: Vec<Action> = Vec::new();
                 for &step in between {
-                    let (Step::Start(a, ..) | Step::Stop(a) | Step::Cap(a, _)) = step else { continue };
+                    let (Action::Start(a, ..) | Action::Stop(a) | Action::Cap(a, _)) = step else { continue };
                     if !known.contains(&(a % ids.len())) {
                         known.push(a % ids.len());
                         once.push(step);
@@ -291,7 +291,7 @@ fn what_happens_depends_neither_on_the_order_of_starts_nor_on_the_unit_of_capaci
                 for step in once {
                     take(&mut fluid, &ids, step, &mut completed);
                 }
-                take(&mut fluid, &ids, Step::Pass(17), &mut completed);
+                take(&mut fluid, &ids, Action::Pass(17), &mut completed);
             }
             let mut state = Vec::new();
             fluid.write_state(&mut state);

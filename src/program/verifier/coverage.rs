@@ -31,7 +31,7 @@ fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (StageId, &Stage), m: 
     let fail = |title: String, expected: String| {
         Err(Fault::new(Place::Stage(s), format!("`{}` {title}", verifier.stage(s)), expected))
     };
-    let wanted = Wanted::new(verifier, nest, s);
+    let wanted = ExpectedSums::new(verifier, nest, s);
     if stage.work.len() as u64 != wanted.column_tiles {
         return fail(
             format!("has work for {} column tiles", stage.work.len()),
@@ -93,7 +93,7 @@ fn uncovered(stage: &Stage, column_tile: u64, groups: Range<usize>, columns: Ran
 }
 
 /// What the tiles of a stage must add up to.
-struct Wanted {
+struct ExpectedSums {
     stage: StageId,
     /// Column tiles that the work differs in.
     column_tiles: u64,
@@ -101,7 +101,7 @@ struct Wanted {
     stored: u64,
 }
 
-impl Wanted {
+impl ExpectedSums {
     fn new(verifier: &Verifier<'_>, nest: &Nest, stage: StageId) -> Self {
         let (graph, spec) = (verifier.graph, &verifier.graph.stages[stage]);
         let tensors = &graph.workload.tensors;

@@ -10,7 +10,7 @@ use crate::program::buffer::BufferRole;
 use crate::program::configuration::Section;
 use crate::program::flow::FlowKind;
 use crate::program::ids::{BufferId, StageId, StreamId};
-use crate::program::nest::{LoopLevel, Step};
+use crate::program::nest::{Iteration, LoopLevel};
 use crate::program::schedule::Schedule;
 use crate::program::sequence::SequenceRead;
 use crate::program::stage::{Stage, emits, forwards, merges};
@@ -291,7 +291,7 @@ impl<'a> Run<'a> {
     }
 
     /// Where an actor's next firing stands: stages and stores at the last of the firings that one of theirs covers.
-    fn step(&self, actor: &Actor) -> Step {
+    fn step(&self, actor: &Actor) -> Iteration {
         let step = self.schedule.step(actor.level, actor.next);
         match actor.process {
             Process::Stage { .. } | Process::Store { .. } => self.schedule.complete(actor.level, step),
@@ -300,7 +300,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether a firing fills the actor's outputs.
-    fn produces(&self, actor: &Actor, at: Step) -> bool {
+    fn produces(&self, actor: &Actor, at: Iteration) -> bool {
         let Process::Stage { stage, slice } = actor.process else { return true };
         let stage: &Stage = &self.section.stages[stage];
         let group = slice * (stage.mapping.groups() / stage.mapping.pk());
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether a firing reads an input: sums of other slices of K only where its own are complete.
-    fn takes(&self, actor: &Actor, port: &Port, at: Step) -> bool {
+    fn takes(&self, actor: &Actor, port: &Port, at: Iteration) -> bool {
         let Process::Stage { stage, slice } = actor.process else { return true };
         let stage: &Stage = &self.section.stages[stage];
         let group = slice * (stage.mapping.groups() / stage.mapping.pk());

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Seek};
 
 use super::error::ReadError;
-use super::sink::{Magnitudes, NonZeros, Sink, Wanted};
+use super::sink::{Magnitudes, MatrixRequest, NonZeros, Sink};
 use super::{mtx, npy, npz, safetensors, smtx};
 use crate::sparsity::BlockMask;
 
@@ -55,7 +55,11 @@ impl FileKind {
 
 /// Reads the mask of a file: the blocks with something other than zero in them or, with a density, the blocks of the
 /// largest magnitudes.
-pub fn read_mask(kind: FileKind, input: impl BufRead + Seek, wanted: &Wanted<'_>) -> Result<BlockMask, ReadError> {
+pub fn read_mask(
+    kind: FileKind,
+    input: impl BufRead + Seek,
+    wanted: &MatrixRequest<'_>,
+) -> Result<BlockMask, ReadError> {
     if wanted.key.is_some() && !kind.has_keys() {
         return Err(ReadError::new(format!("a .{} file holds one matrix: it takes no key", kind.extension())));
     }

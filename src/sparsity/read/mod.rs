@@ -18,4 +18,4 @@ mod text;
 
 pub use error::ReadError;
 pub use file::{FileKind, read_mask};
-pub use sink::{MOST_MASK_BITS, Wanted};
+pub use sink::{MOST_MASK_BITS, MatrixRequest};

@@ -11,7 +11,7 @@ const MOST_MAGNITUDES: u128 = 1 << 28;
 
 /// What is wanted of a file.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct MatrixRequest<'a> {
     /// The array or tensor of a file with several.
     pub key: Option<&'a str>,
     /// Rows and columns the matrix must have, after transposing; any if `None`.
@@ -24,7 +24,7 @@ pub struct Wanted<'a> {
     pub transpose: bool,
 }
 
-impl Wanted<'_> {
+impl MatrixRequest<'_> {
     /// The shape of the matrix if the file's is `rows` x `columns`, checked.
     fn oriented(&self, rows: u64, columns: u64) -> Result<(u64, u64), ReadError> {
         let found = if self.transpose { (columns, rows) } else { (rows, columns) };
@@ -64,12 +64,12 @@ pub(super) trait Sink {
 
 /// Keeps every block with something other than zero in it.
 pub(super) struct NonZeros<'a> {
-    wanted: &'a Wanted<'a>,
+    wanted: &'a MatrixRequest<'a>,
     mask: Option<BlockMask>,
 }
 
 impl<'a> NonZeros<'a> {
-    pub(super) fn new(wanted: &'a Wanted<'a>) -> Self {
+    pub(super) fn new(wanted: &'a MatrixRequest<'a>) -> Self {
         Self { wanted, mask: None }
     }
 
@@ -98,7 +98,7 @@ impl Sink for NonZeros<'_> {
 
 /// Keeps the blocks of the largest mean magnitude.
 pub(super) struct Magnitudes<'a> {
-    wanted: &'a Wanted<'a>,
+    wanted: &'a MatrixRequest<'a>,
     density: f64,
     shape: (u64, u64),
     /// Sum of magnitudes of each block, by block columns.
@@ -106,7 +106,7 @@ pub(super) struct Magnitudes<'a> {
 }
 
 impl<'a> Magnitudes<'a> {
-    pub(super) fn new(wanted: &'a Wanted<'a>, density: f64) -> Self {
+    pub(super) fn new(wanted: &'a MatrixRequest<'a>, density: f64) -> Self {
         Self { wanted, density, shape: (0, 0), sums: Vec::new() }
     }
 

@@ -7,15 +7,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::sparsity::BlockMask;
 
-fn wanted() -> Wanted<'static> {
-    Wanted { key: None, shape: None, block: (1, 1), density: None, transpose: false }
+fn wanted() -> MatrixRequest<'static> {
+    MatrixRequest { key: None, shape: None, block: (1, 1), density: None, transpose: false }
 }
 
-fn read(kind: FileKind, bytes: &[u8], wanted: &Wanted<'_>) -> Result<BlockMask, ReadError> {
+fn read(kind: FileKind, bytes: &[u8], wanted: &MatrixRequest<'_>) -> Result<BlockMask, ReadError> {
     read_mask(kind, Cursor::new(bytes), wanted)
 }
 
-fn refused(kind: FileKind, bytes: &[u8], wanted: &Wanted<'_>) -> String {
+fn refused(kind: FileKind, bytes: &[u8], wanted: &MatrixRequest<'_>) -> String {
     read(kind, bytes, wanted).expect_err("is refused").to_string()
 }
 
@@ -77,12 +77,12 @@ fn kept(mask: &BlockMask) -> Vec<(u64, u64)> {
 #[test]
 fn every_kind_gives_the_same_mask() {
     for (kind, bytes, key) in examples() {
-        let plain = read(kind, &bytes, &Wanted { key, ..wanted() }).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+        let plain = read(kind, &bytes, &MatrixRequest { key, ..wanted() }).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
         assert_eq!((plain.rows(), plain.columns(), kept(&plain)), (3, 4, vec![(0, 1), (0, 3), (2, 0)]), "{kind:?}");
-        let turned = Wanted { key, transpose: true, shape: Some((4, 3)), block: (2, 3), ..wanted() };
+        let turned = MatrixRequest { key, transpose: true, shape: Some((4, 3)), block: (2, 3), ..wanted() };
         let turned = read(kind, &bytes, &turned).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
         assert_eq!((turned.stored_elements(), kept(&turned)), (12, vec![(0, 0), (1, 0)]), "{kind:?}");
-        let pruned = read(kind, &bytes, &Wanted { key, density: Some(2.0 / 12.0), ..wanted() });
+        let pruned = read(kind, &bytes, &MatrixRequest { key, density: Some(2.0 / 12.0), ..wanted() });
         match kind {
             FileKind::Smtx => assert!(pruned.expect_err("has no values").to_string().contains("no values")),
             _ => assert_eq!(kept(&pruned.expect("has values")), [(0, 1), (2, 0)], "{kind:?}"),
@@ -94,7 +94,10 @@ fn every_kind_gives_the_same_mask() {
 fn blocks_of_the_largest_mean_are_kept() {
     // Blocks 2 x 2 of 3 x 4: means 0.5, 0.125 and, of the ragged row, 0.5, 0. Of equals the first by columns stays.
     let kept_of = |density: f64| {
-        kept(&read(FileKind::Npy, &npy(), &Wanted { block: (2, 2), density: Some(density), ..wanted() }).expect("fits"))
+        kept(
+            &read(FileKind::Npy, &npy(), &MatrixRequest { block: (2, 2), density: Some(density), ..wanted() })
+                .expect("fits"),
+        )
     };
     assert_eq!(kept_of(0.25), [(0, 0)]);
     assert_eq!(kept_of(0.5), [(0, 0), (1, 0)]);
@@ -148,7 +151,7 @@ fn what_is_wrong_is_said() {
             &wanted(),
         ),
         refused(FileKind::Npz, &npz(), &wanted()),
-        refused(FileKind::Npz, &npz(), &Wanted { key: Some("c"), ..wanted() }),
+        refused(FileKind::Npz, &npz(), &MatrixRequest { key: Some("c"), ..wanted() }),
         refused(FileKind::Npz, b"PK but no archive", &wanted()),
         refused(FileKind::Safetensors, &[255; 20], &wanted()),
         refused(FileKind::Safetensors, &safetensors_with("{}"), &wanted()),
@@ -163,14 +166,14 @@ fn what_is_wrong_is_said() {
             &safetensors_with(r#"{"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}"#),
             &wanted(),
         ),
-        refused(FileKind::Npy, &npy(), &Wanted { shape: Some((4, 3)), ..wanted() }),
-        refused(FileKind::Npy, &npy(), &Wanted { shape: Some((5, 5)), ..wanted() }),
-        refused(FileKind::Npy, &npy(), &Wanted { key: Some("w"), ..wanted() }),
-        refused(FileKind::Npy, &npy(), &Wanted { density: Some(0.01), ..wanted() }),
+        refused(FileKind::Npy, &npy(), &MatrixRequest { shape: Some((4, 3)), ..wanted() }),
+        refused(FileKind::Npy, &npy(), &MatrixRequest { shape: Some((5, 5)), ..wanted() }),
+        refused(FileKind::Npy, &npy(), &MatrixRequest { key: Some("w"), ..wanted() }),
+        refused(FileKind::Npy, &npy(), &MatrixRequest { density: Some(0.01), ..wanted() }),
         refused(
             FileKind::Npy,
             &npy_with("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1)}", &f32::NAN.to_le_bytes()),
-            &Wanted { density: Some(1.0), ..wanted() },
+            &MatrixRequest { density: Some(1.0), ..wanted() },
         ),
     ];
     insta::assert_snapshot!(lines.join("\n"));
@@ -193,7 +196,7 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        let wanted = Wanted { key, density: prune.then_some(0.5), shape: Some((3, 4)), ..wanted() };
+        let wanted = MatrixRequest { key, density: prune.then_some(0.5), shape: Some((3, 4)), ..wanted() };
         if let Ok(mask) = read(kind, &bytes, &wanted) {
             prop_assert_eq!((mask.rows(), mask.columns()), (3, 4));
             prop_assert!(mask.kept_blocks() > 0);
@@ -202,6 +205,6 @@ proptest! {
 
     #[test]
     fn any_bytes_are_survived(which in 0usize..5, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = read(FileKind::ALL[which], &bytes, &Wanted { shape: Some((3, 4)), ..wanted() });
+        let _ = read(FileKind::ALL[which], &bytes, &MatrixRequest { shape: Some((3, 4)), ..wanted() });
     }
 }

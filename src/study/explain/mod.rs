@@ -1,9 +1,9 @@
 //! `explain`: what bounds every section, what one more of each resource would buy, and what unknown fields may change.
 
+mod additions;
 mod base;
 mod entries;
 mod sections;
-mod steps;
 mod text;
 mod uncertainty;
 
@@ -13,11 +13,11 @@ use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 
 use super::inputs::{Inputs, run, run_all, run_plain};
+use additions::Addition;
 pub use base::Question;
 pub use entries::{
     AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,
 };
-use steps::Step;
 
 /// Answers; `tick` is called with the runs done and the runs there are, from any thread.
 ///
@@ -36,13 +36,13 @@ pub fn explain(
     };
     let base = Base { inputs, question, workload: &workload, compiled: &compiled, outcomes: &outcomes };
 
-    let steps = steps::steps(&chip)?;
+    let additions = additions::additions(&chip)?;
     let variants = if question.uncertainty { uncertainty::variants(inputs) } else { uncertainty::Variants::default() };
-    let all = steps.len() + variants.runs();
+    let all = additions.len() + variants.runs();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let count = || tick(done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1, all);
-    let answers = run_all(&steps, |step| {
-        let cycles = base.seconds(&step.sets, step.keeps_configuration);
+    let answers = run_all(&additions, |addition| {
+        let cycles = base.seconds(&addition.sets, addition.keeps_configuration);
         count();
         cycles
     });
@@ -54,7 +54,7 @@ pub fn explain(
             let mut entry = sections::mode_entry(&chip, outcome);
             let answers =
                 answers.iter().map(|a| a.as_ref().map(|seconds| seconds[mode]).map_err(Diagnostic::to_string));
-            entry.derivatives = derivatives(device.seconds(outcome.cycles), &steps, answers);
+            entry.derivatives = derivatives(device.seconds(outcome.cycles), &additions, answers);
             entry
         })
         .collect();
@@ -74,14 +74,18 @@ pub fn explain(
     })
 }
 
-/// Steps with what they save of `time_s`, most first; steps that cannot be taken last.
-fn derivatives(time_s: f64, steps: &[Step], answers: impl Iterator<Item = Result<f64, String>>) -> Vec<Derivative> {
-    let mut list: Vec<Derivative> = steps
+/// Additions with what they save of `time_s`, most first; additions that cannot be taken last.
+fn derivatives(
+    time_s: f64,
+    additions: &[Addition],
+    answers: impl Iterator<Item = Result<f64, String>>,
+) -> Vec<Derivative> {
+    let mut list: Vec<Derivative> = additions
         .iter()
         .zip(answers)
-        .map(|(step, answer)| {
-            let sets = step.sets.iter().map(|set| set.raw().to_owned()).collect();
-            let (resource, what) = (step.resource.clone(), step.what.clone());
+        .map(|(addition, answer)| {
+            let sets = addition.sets.iter().map(|set| set.raw().to_owned()).collect();
+            let (resource, what) = (addition.resource.clone(), addition.what.clone());
             let (time, refused) = match answer {
                 Ok(seconds) => (Some(seconds), None),
                 Err(message) => (None, Some(message)),
@@ -99,7 +103,7 @@ fn derivatives(time_s: f64, steps: &[Step], answers: impl Iterator<Item = Result
         })
         .collect();
     let saved = |derivative: &Derivative| derivative.saved_s.unwrap_or(f64::NEG_INFINITY);
-    // Stable: of equals the order of the steps.
+    // Stable: of equals the order of the additions.
     list.sort_by(|a, b| saved(b).total_cmp(&saved(a)));
     list
 }

@@ -52,7 +52,7 @@ impl Front {
 
 /// What is best: its value, and a row that has it or, of a mean, the first row under it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Found {
+pub(super) struct BestValue {
     /// `None` if nothing has the objective and meets the constraint.
     pub(super) row: Option<usize>,
     /// The objective, or its mean.
@@ -60,18 +60,18 @@ pub(super) struct Found {
 }
 
 /// What is best, of equals the first: one, or one for each value of the column `per`.
-pub(super) fn best(best: &Best, study: &Study, rows: &[Vec<String>]) -> Vec<Found> {
+pub(super) fn best(best: &Best, study: &Study, rows: &[Vec<String>]) -> Vec<BestValue> {
     let mut parts: IndexMap<&str, Vec<usize>> = IndexMap::new();
     for (at, row) in rows.iter().enumerate() {
         parts.entry(best.per.map_or("", |per| row[per].as_str())).or_default().push(at);
     }
     if parts.is_empty() {
-        return vec![Found { row: None, value: None }];
+        return vec![BestValue { row: None, value: None }];
     }
     parts.into_values().map(|part| best_of(best, study, rows, &part)).collect()
 }
 
-fn best_of(best: &Best, study: &Study, rows: &[Vec<String>], part: &[usize]) -> Found {
+fn best_of(best: &Best, study: &Study, rows: &[Vec<String>], part: &[usize]) -> BestValue {
     let holds = |row: &[String]| {
         let value =
             |name: &str| study.columns.iter().position(|column| column == name).and_then(|at| row[at].parse().ok());
@@ -84,7 +84,7 @@ fn best_of(best: &Best, study: &Study, rows: &[Vec<String>], part: &[usize]) -> 
     };
     let cost = |value: f64| if best.objective.maximize { -value } else { value };
     let least = values.into_iter().min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)).then(a.0.cmp(&b.0)));
-    Found { row: least.map(|(at, _)| at), value: least.map(|(_, value)| value) }
+    BestValue { row: least.map(|(at, _)| at), value: least.map(|(_, value)| value) }
 }
 
 /// Means over the rows that differ in one column of an axis alone: the first row of each group, and the mean. A group that

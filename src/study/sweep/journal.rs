@@ -68,7 +68,7 @@ pub(super) enum Ending {
 
 /// What a journal holds.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct JournalContents {
     /// Records, at most one for each point.
     pub(super) records: Vec<Record>,
     /// What was not believed, for the user: a message for each line.
@@ -125,7 +125,7 @@ impl Journal {
         directory: &Path,
         header: &Header,
         is_valid: &dyn Fn(&Record) -> bool,
-    ) -> Result<(Self, Found), StudyError> {
+    ) -> Result<(Self, JournalContents), StudyError> {
         std::fs::create_dir_all(directory).map_err(|error| WriteError::Directory(directory.to_owned(), error))?;
         let path = directory.join(NAME);
         let failed = |error: io::Error| StudyError::from(WriteError::File(path.clone(), error));
@@ -151,7 +151,7 @@ impl Journal {
                 let line = to_line(header);
                 file.set_len(0).map_err(failed)?;
                 file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-                return Ok((Self(Some((path, Mutex::new(file)))), Found::default()));
+                return Ok((Self(Some((path, Mutex::new(file)))), JournalContents::default()));
             }
         }
         file.set_len(whole_bytes).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
@@ -170,7 +170,10 @@ impl Journal {
 }
 
 /// Reads the journal of a directory without opening it for more.
-pub(super) fn read(directory: &Path, is_valid: &dyn Fn(&Record) -> bool) -> Result<(Header, Found), Diagnostic> {
+pub(super) fn read(
+    directory: &Path,
+    is_valid: &dyn Fn(&Record) -> bool,
+) -> Result<(Header, JournalContents), Diagnostic> {
     let path = directory.join(NAME);
     let refused = |why: String| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display()));
     let mut file = crate::input::open(&path).map_err(refused)?;
@@ -200,13 +203,13 @@ pub(super) fn of_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
 /// A journal as read.
 struct Parsed {
     header: Option<Header>,
-    held: Found,
+    held: JournalContents,
     /// Up to the end of the last line that was not torn off.
     whole_bytes: u64,
 }
 
 fn parse(path: &Path, file: &mut impl BufRead, is_valid: &dyn Fn(&Record) -> bool) -> Result<Parsed, Diagnostic> {
-    let mut parsed = Parsed { header: None, held: Found::default(), whole_bytes: 0 };
+    let mut parsed = Parsed { header: None, held: JournalContents::default(), whole_bytes: 0 };
     let mut by_point: std::collections::BTreeMap<usize, (Record, bool)> = std::collections::BTreeMap::new();
     let mut line = Vec::new();
     for number in 1_u64.. {
@@ -286,7 +289,7 @@ mod tests {
         Record { i, s: Ending::Ok, m: vec!["0.1".into(), "a,\"b\"\n".into()] }
     }
 
-    fn open(directory: &Path, header: &Header) -> Result<(Journal, Found), StudyError> {
+    fn open(directory: &Path, header: &Header) -> Result<(Journal, JournalContents), StudyError> {
         Journal::open(directory, header, &|record| record.m.len() == 2 && record.i < 3)
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::report::{BestRow, File, Points, View, WriteError, counted};
 
-use super::front::{Found, Front, best, costs};
+use super::front::{BestValue, Front, best, costs};
 use super::journal::{Ending, Record};
 use super::plots::{picture, short};
 use super::row::{csv_lines, row_of};
@@ -341,7 +341,7 @@ impl<'a> Results<'a> {
         let mean = wanted.over.as_ref().map_or(String::new(), |over| {
             format!(", {} mean over {}", over.mean.name(), self.study.columns[over.column])
         });
-        let line = |found: Found| {
+        let line = |found: BestValue| {
             let point = match found.row.zip(found.value) {
                 Some((at, value)) => {
                     let Row(pairs) = self.point(wanted, at);

@@ -11,8 +11,8 @@ use crate::compile::params::PARAMS;
 use crate::cost::slot_bytes;
 use crate::index::{Id, IndexVec};
 use crate::program::{
-    Amount, BufferId, BufferRole, Fabric, Flow, FlowEnd, FlowId, FlowKind, LoopLevel, Part, PcuId, Resource,
-    ResourceKind, RowTile, SectionGraph, Step, shared,
+    Amount, BufferId, BufferRole, Fabric, Flow, FlowEnd, FlowId, FlowKind, Iteration, LoopLevel, Part, PcuId, Resource,
+    ResourceKind, RowTile, SectionGraph, shared,
 };
 
 use super::placed::Placed;
@@ -136,7 +136,7 @@ impl<'a> FlowBuilder<'a> {
             FlowKind::Copy { resident } => {
                 let BufferRole::Resident { tensor, .. } = self.placed.buffers[resident].spec.role else { return 0.0 };
                 let bytes =
-                    slot_bytes(self.graph, nest.tiling(), tensor, Step { block: 0, column_tile: 0, row_tile: 0 });
+                    slot_bytes(self.graph, nest.tiling(), tensor, Iteration { block: 0, column_tile: 0, row_tile: 0 });
                 (bytes.div_ceil(flit), nest.count(LoopLevel::FIRING))
             }
         };

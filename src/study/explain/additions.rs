@@ -6,22 +6,22 @@ use crate::input::{Override, Root};
 
 /// One more of a resource.
 #[derive(Debug, Clone)]
-pub(super) struct Step {
+pub(super) struct Addition {
     /// The resource, in the words of `bound_by` where it has one.
     pub(super) resource: String,
     /// What is added, for people.
     pub(super) what: String,
     /// The same as overrides.
     pub(super) sets: Vec<Override>,
-    /// Whether a configuration of the chip as it is runs on the chip with the step.
+    /// Whether a configuration of the chip as it is runs on the chip with the addition.
     pub(super) keeps_configuration: bool,
 }
 
-/// The steps that make sense on a chip.
+/// The additions that make sense on a chip.
 ///
 /// # Errors
 /// None in practice: the overrides are well-formed by construction.
-pub(super) fn steps(chip: &AnyChip) -> Result<Vec<Step>, Diagnostic> {
+pub(super) fn additions(chip: &AnyChip) -> Result<Vec<Addition>, Diagnostic> {
     match chip {
         AnyChip::Rdu(chip) => of_grid(chip),
         AnyChip::Bsp(bsp) => of_tiles(bsp),
@@ -30,9 +30,9 @@ pub(super) fn steps(chip: &AnyChip) -> Result<Vec<Step>, Diagnostic> {
 }
 
 /// Those of a chip of tiles.
-fn of_tiles(bsp: &Bsp) -> Result<Vec<Step>, Diagnostic> {
+fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
     let (tile, exchange) = (&bsp.tile, &bsp.exchange);
-    let step = |resource: &str, what: String, sets: Vec<Override>| Step {
+    let addition = |resource: &str, what: String, sets: Vec<Override>| Addition {
         resource: resource.to_owned(),
         what,
         sets,
@@ -42,23 +42,23 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Step>, Diagnostic> {
     let macs = tile.macs.iter().map(|(dtype, macs)| set(&["tile", "macs", dtype.name()], macs * 2));
     let rate = exchange.bytes_per_cycle;
     let mut list = vec![
-        step(
+        addition(
             "compute",
             format!("a tenth more tiles ({} to {tiles})", tile.count),
             vec![set(&["tile", "count"], tiles)?],
         ),
-        step("compute", "twice the multiply units of every tile".to_owned(), macs.collect::<Result<_, _>>()?),
-        step(
+        addition("compute", "twice the multiply units of every tile".to_owned(), macs.collect::<Result<_, _>>()?),
+        addition(
             "sram",
             format!("twice the memory of every tile ({} to {} KiB)", tile.sram_bytes >> 10, tile.sram_bytes >> 9),
             vec![set(&["tile", "sram_bytes"], tile.sram_bytes * 2)?],
         ),
-        step(
+        addition(
             "link",
             format!("twice the exchange ({rate} to {} bytes a tile and cycle)", rate * 2.0),
             vec![set(&["exchange", "bytes_per_cycle"], number(rate * 2.0))?],
         ),
-        step(
+        addition(
             "fill",
             format!(
                 "half the cycles of a barrier and of an exchange's setup ({})",
@@ -69,7 +69,7 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Step>, Diagnostic> {
                 set(&["exchange", "setup_cycles"], exchange.setup_cycles / 2)?,
             ],
         ),
-        step(
+        addition(
             "launch",
             format!("half the start of a program ({} to {} us)", bsp.program_us, bsp.program_us / 2.0),
             vec![set(&["program", "start_us"], number(bsp.program_us / 2.0))?],
@@ -79,26 +79,26 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Step>, Diagnostic> {
         let rate = tier.bandwidth_bytes_per_s as f64 / 1e9;
         let field = Override::of(Root::Arch, &["memory", &tier.name, "bandwidth_gb_per_s"], &number(rate * 2.0))?;
         let what = format!("twice the rate of {} ({rate:.1} to {:.1} GB/s)", tier.name, rate * 2.0);
-        list.push(step(&format!("memory:{}", tier.name), what, vec![field]));
+        list.push(addition(&format!("memory:{}", tier.name), what, vec![field]));
     }
     Ok(list)
 }
 
 /// Those of a grid.
-fn of_grid(chip: &Chip) -> Result<Vec<Step>, Diagnostic> {
+fn of_grid(chip: &Chip) -> Result<Vec<Addition>, Diagnostic> {
     let mut list = vec![pcus(chip)?];
     for tier in &chip.memory {
         let channels = tier.channels;
         let rate = tier.bandwidth_bytes_per_s as f64 / 1e9;
         let more = rate * (channels + 1) as f64 / channels as f64;
         let field = |key, value: String| Override::of(Root::Arch, &["memory", &tier.name, key], &value);
-        list.push(Step {
+        list.push(Addition {
             resource: format!("memory:{}", tier.name),
             what: format!("one more channel of {} ({rate:.1} to {more:.1} GB/s)", tier.name),
             sets: vec![field("channels", (channels + 1).to_string())?, field("bandwidth_gb_per_s", number(more))?],
             keeps_configuration: true,
         });
-        list.push(Step {
+        list.push(Addition {
             resource: "fill".to_owned(),
             what: format!("half the latency of {} ({} to {} ns)", tier.name, tier.latency_ns, tier.latency_ns / 2.0),
             sets: vec![field("latency_ns", number(tier.latency_ns / 2.0))?],
@@ -107,21 +107,21 @@ fn of_grid(chip: &Chip) -> Result<Vec<Step>, Diagnostic> {
     }
     list.push(one_ag(chip)?);
     let links = chip.network.links_per_direction;
-    list.push(Step {
+    list.push(Addition {
         resource: "link".to_owned(),
         what: format!("one more link a direction between switches ({links} to {})", links + 1),
         sets: vec![set(&["network", "links_per_direction"], links + 1)?],
         keeps_configuration: false,
     });
     let ports = chip.pmu.read_ports;
-    list.push(Step {
+    list.push(Addition {
         resource: "pmu_port".to_owned(),
         what: format!("one more read port a PMU ({ports} to {})", ports + 1),
         sets: vec![set(&["pmu", "read_ports"], ports + 1)?],
         keeps_configuration: false,
     });
     let bytes = chip.pmu.capacity_bytes;
-    list.push(Step {
+    list.push(Addition {
         resource: "pmu_capacity".to_owned(),
         what: format!("twice the capacity of every PMU ({} to {} KiB)", bytes >> 10, bytes >> 9),
         sets: vec![set(&["pmu", "capacity_bytes"], bytes * 2)?],
@@ -141,10 +141,10 @@ fn number(value: f64) -> String {
 }
 
 /// One more column of sites in every tile column, so that tiles stay equal; PMUs come with the PCUs.
-fn pcus(chip: &Chip) -> Result<Step, Diagnostic> {
+fn pcus(chip: &Chip) -> Result<Addition, Diagnostic> {
     let grid = &chip.grid;
     let tiles = grid.columns / grid.tile.0;
-    // Whole patterns of two columns, so that PCUs and PMUs stay in step, and a tenth of the grid or the next number.
+    // Whole patterns of two columns, so that PCUs and PMUs stay in addition, and a tenth of the grid or the next number.
     let wanted = grid.columns.div_ceil(10).max(2);
     let more = wanted.next_multiple_of(tiles.max(1)).next_multiple_of(2).next_multiple_of(tiles.max(1));
     let columns = grid.columns + more;
@@ -155,11 +155,11 @@ fn pcus(chip: &Chip) -> Result<Step, Diagnostic> {
         sets.push(set(&["grid", "die_columns"], columns / dies)?);
     }
     let what = format!("{more} more columns of PCUs and PMUs ({share:.0} %)");
-    Ok(Step { resource: "compute".to_owned(), what, sets, keeps_configuration: false })
+    Ok(Addition { resource: "compute".to_owned(), what, sets, keeps_configuration: false })
 }
 
 /// One address generator at an edge that has none, else one more in every AGCU of the top edge.
-fn one_ag(chip: &Chip) -> Result<Step, Diagnostic> {
+fn one_ag(chip: &Chip) -> Result<Addition, Diagnostic> {
     let grid = &chip.grid;
     let at_top = grid.agcus.iter().filter(|agcu| agcu.site.y == 0 && agcu.site.x > 0 && agcu.site.x + 1 < grid.columns);
     let at_bottom =
@@ -179,15 +179,15 @@ fn one_ag(chip: &Chip) -> Result<Step, Diagnostic> {
     let plural =
         if more == 1 { "one more address generator".to_owned() } else { format!("{more} more address generators") };
     let what = format!("{plural} ({ags} to {})", ags + more);
-    Ok(Step { resource: "ag".to_owned(), what, sets, keeps_configuration: false })
+    Ok(Addition { resource: "ag".to_owned(), what, sets, keeps_configuration: false })
 }
 
-fn half_launch(chip: &Chip) -> Result<Step, Diagnostic> {
+fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
     if let Some(vendor) = chip.limits() {
         let us = vendor.launch_us;
         let sets = vec![set(&["vendor", "launch_us"], number(us / 2.0))?];
         let what = format!("half the launch time of a section ({us:.1} to {:.1} us)", us / 2.0);
-        return Ok(Step { resource: "launch".to_owned(), what, sets, keeps_configuration: true });
+        return Ok(Addition { resource: "launch".to_owned(), what, sets, keeps_configuration: true });
     }
     let (table, times) = match chip.launch.orchestration {
         Orchestration::Software => ("software", chip.launch.software),
@@ -202,5 +202,5 @@ fn half_launch(chip: &Chip) -> Result<Step, Diagnostic> {
     let sets =
         parts.iter().map(|(key, us)| set(&["launch", table, key], number(us / 2.0))).collect::<Result<Vec<_>, _>>()?;
     let what = format!("half the launch time of a section ({all:.1} to {:.1} us)", all / 2.0);
-    Ok(Step { resource: "launch".to_owned(), what, sets, keeps_configuration: true })
+    Ok(Addition { resource: "launch".to_owned(), what, sets, keeps_configuration: true })
 }
