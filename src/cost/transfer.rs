@@ -64,6 +64,8 @@ fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamI
     let runs = if tensor.view.is_some_and(|view| view.transposed) {
         // Columns of the tensor as it lies in memory: a run of them in each of its rows.
         (payload / (rows * tensor.dtype.bytes())).max(1)
+    } else if tensor.view.is_some_and(|view| view.gathered) {
+        rows
     } else if !is_one_run && (payload / rows < row_bytes || tensor.view.is_some_and(is_narrow)) {
         // Of scores, the keys of a column tile lie apart head by head.
         let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(off_chip.tensor) == Some(cut.axis));

@@ -247,6 +247,8 @@ impl<'a> Amounts<'a> {
         let runs = match of.view {
             // Columns are the rows of the tensor as it lies.
             Some(view) if view.transposed => columns,
+            // Rows of a table lie wherever the indices say.
+            Some(view) if view.gathered => rows,
             // Rows of the first columns of a wider tensor lie apart.
             Some(view) if view.is_part && columns < self.graph.workload.tensors[view.of].columns => rows,
             // Sparse tensors and pixels lie as they are moved.

@@ -74,6 +74,8 @@ pub struct View {
     pub is_part: bool,
     /// Rows of the view are columns of the base: they lie apart in memory.
     pub transposed: bool,
+    /// Rows of the view are rows of the base in any order: each lies apart from the one before.
+    pub gathered: bool,
     /// Rows of the view are windows of an image.
     pub window: Option<Window>,
 }

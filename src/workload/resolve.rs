@@ -29,6 +29,17 @@ pub(super) struct Written {
     pub(super) options: GemmOptions,
 }
 
+/// How the rows of a view lie in the tensor that has the bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    /// As its columns.
+    transposed: bool,
+    /// As its rows, in any order.
+    gathered: bool,
+    /// As windows of an image.
+    window: Option<Window>,
+}
+
 impl Builder {
     /// A graph of tensors without operators.
     pub(super) fn new(tensors: IndexVec<TensorId, Tensor>) -> Self {
@@ -43,7 +54,7 @@ impl Builder {
             let base = self.tensors[of].view.map_or(of, |view| view.base);
             let role = self.tensors[base].role;
             let is_part = linked.kind == OperatorKind::Slice;
-            self.tensors[id].view = Some(View { base, of, is_part, transposed: false, window: None });
+            self.tensors[id].view = Some(View { base, of, is_part, transposed: false, gathered: false, window: None });
             if role == TensorRole::Weight {
                 self.tensors[id].role = role;
             }
@@ -114,7 +125,8 @@ impl Builder {
             OperatorKind::Embedding => {
                 let (rows, columns) = (self.tensors[inputs[0]].rows, self.tensors[inputs[1]].columns);
                 indices = Some(inputs[0]);
-                inputs = vec![self.view(inputs[1], rows, columns, false)];
+                inputs =
+                    vec![self.view_as(inputs[1], (rows, columns), Reading { gathered: true, ..Reading::default() })];
             }
             OperatorKind::Transpose => {
                 let (rows, columns) = (self.tensors[inputs[0]].columns, self.tensors[inputs[0]].rows);
@@ -143,7 +155,8 @@ impl Builder {
         let rows = self.tensors[output].rows;
         if !options.is_pointwise() {
             let window = options.window(pixels, channels);
-            inputs[0] = self.view_as(inputs[0], rows, channels * options.taps(), (false, Some(window)));
+            let reading = Reading { window: Some(window), ..Reading::default() };
+            inputs[0] = self.view_as(inputs[0], (rows, channels * options.taps()), reading);
         }
         if linked.kind.is_pool() {
             return Operator::new(linked.name.clone(), linked.kind, inputs, output);
@@ -170,20 +183,15 @@ impl Builder {
 
     /// Bytes of a tensor in another shape; the same view is made once.
     pub(super) fn view(&mut self, of: TensorId, rows: u64, columns: u64, transposed: bool) -> TensorId {
-        self.view_as(of, rows, columns, (transposed, None))
+        self.view_as(of, (rows, columns), Reading { transposed, ..Reading::default() })
     }
 
-    fn view_as(
-        &mut self,
-        of: TensorId,
-        rows: u64,
-        columns: u64,
-        (transposed, window): (bool, Option<Window>),
-    ) -> TensorId {
+    fn view_as(&mut self, of: TensorId, (rows, columns): (u64, u64), reading: Reading) -> TensorId {
+        let Reading { transposed, gathered, window } = reading;
         let base = self.tensors[of].view.map_or(of, |view| view.base);
         // Only a shape that a file gives a tensor stays between.
         let of = if self.tensors[of].name == self.tensors[base].name { base } else { of };
-        let view = View { base, of, is_part: false, transposed, window };
+        let view = View { base, of, is_part: false, transposed, gathered, window };
         let same = |t: &Tensor| t.view == Some(view) && (t.rows, t.columns) == (rows, columns);
         if let Some((known, _)) = self.tensors.iter_enumerated().find(|(_, t)| same(t)) {
             return known;
