@@ -54,6 +54,17 @@ pub fn pod<T>(
     if memory.peak() > system.chip_memory_bytes() {
         return Err(does_not_fit(&system, &job, stack));
     }
+    let on_host = pod::of_host(&system, &job);
+    if on_host > system.host.memory_bytes {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let title = format!(
+            "{}: the optimiser's state of the chips of one host is {:.1} GiB, its memory {:.1}",
+            job.model,
+            gib(on_host),
+            gib(system.host.memory_bytes)
+        );
+        return Err(Diagnostic::new(title).with_help("use zero=1 or more chips, or leave `offload` out"));
+    }
     if request.flat && job.parallel.chips() > MOST_FLAT {
         let title = format!("`--flat` is for at most {MOST_FLAT} chips, found {}", job.parallel.chips());
         return Err(Diagnostic::new(title).with_help("leave `--flat` out: the chips of a stage go in lockstep"));

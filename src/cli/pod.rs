@@ -47,7 +47,8 @@ pub(super) struct PodArgs {
     #[arg(long, value_enum)]
     pub(super) phase: PodPhase,
     /// Decomposition: tp, pp, dp, sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS), recompute (none, selective,
-    /// full), zero (0, 1); such as tp=8,pp=4,dp=2
+    /// full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload (none, optimizer); such as
+    /// tp=8,pp=4,dp=2
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub(super) parallel: String,
     /// Software, one of the system file's stacks [default: the first, and a note says so]

@@ -70,8 +70,13 @@ pub struct Parallel {
     pub schedule: Schedule,
     /// What is computed again.
     pub recompute: Recompute,
-    /// The optimiser's state is divided over the replicas (Rajbhandari et al., *`ZeRO`*, 2020, stage 1).
-    pub zero: bool,
+    /// What is divided over the replicas (Rajbhandari et al., *`ZeRO`*, 2020): from 1 the optimiser's state, from 2
+    /// gradients too, and with 3 weights too.
+    pub zero: u64,
+    /// With `zero` 3: units (layers, embedding, logits) whose weights are gathered ahead of the one that computes.
+    pub prefetch: u64,
+    /// The optimiser's state lies in the memory of the host.
+    pub offload: bool,
 }
 
 impl Default for Parallel {
@@ -83,7 +88,9 @@ impl Default for Parallel {
             sp: false,
             schedule: Schedule::OneForwardOneBackward,
             recompute: Recompute::None,
-            zero: false,
+            zero: 0,
+            prefetch: 1,
+            offload: false,
         }
     }
 }
@@ -127,19 +134,26 @@ impl Parallel {
                     parallel.recompute = found.1;
                 }
                 "zero" => {
-                    parallel.zero =
-                        flag(value).ok_or_else(|| refuse(key, value, "0 or 1: further stages are not modelled"))?;
+                    let stage = value.parse().ok().filter(|stage| *stage <= 3);
+                    parallel.zero = stage.ok_or_else(|| refuse(key, value, "0, 1, 2 or 3"))?;
+                }
+                "prefetch" => {
+                    let units = value.parse().ok().filter(|units| *units <= MOST_PREFETCH);
+                    parallel.prefetch = units.ok_or_else(|| refuse(key, value, "a count from 0 to 64"))?;
+                }
+                "offload" => {
+                    let kinds = [("none", false), ("optimizer", true)];
+                    let found = kinds.into_iter().find(|(name, _)| *name == value);
+                    parallel.offload = found.ok_or_else(|| refuse(key, value, "none or optimizer"))?.1;
                 }
                 "cp" | "ep" | "seq_chunks" if count()? == 1 => {}
-                "offload" if value == "none" => {}
-                "cp" | "ep" | "seq_chunks" | "offload" => {
+                "cp" | "ep" | "seq_chunks" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }
                 _ => {
                     let title = format!("`--parallel`: unknown key {key:?}");
-                    return Err(
-                        Diagnostic::new(title).with_help("keys are tp, pp, dp, sp, schedule, recompute and zero")
-                    );
+                    let keys = "keys are tp, pp, dp, sp, schedule, recompute, zero, prefetch and offload";
+                    return Err(Diagnostic::new(title).with_help(keys));
                 }
             }
         }
@@ -151,11 +165,37 @@ impl Parallel {
         self.tp.saturating_mul(self.pp).saturating_mul(self.dp)
     }
 
+    /// Replicas that share out the optimiser's state, gradients and weights.
+    pub fn sharding(&self) -> [u64; 3] {
+        [1, 2, 3].map(|stage| if self.zero >= stage { self.dp } else { 1 })
+    }
+
+    /// What lies with the host, as on the command line.
+    pub fn offload_name(&self) -> &'static str {
+        if self.offload { "optimizer" } else { "none" }
+    }
+
+    /// Launches of gathers and scatters of a layer in a forward and in a backward pass.
+    pub fn sharding_launches(&self) -> [u64; 2] {
+        if !self.shards_passes() {
+            return [0, 0];
+        }
+        if self.zero >= 3 { [1, 2] } else { [0, 1] }
+    }
+
+    /// Whether replicas gather weights or scatter gradients during the passes.
+    pub fn shards_passes(&self) -> bool {
+        self.zero >= 2 && self.dp > 1
+    }
+
     /// The chip of a place.
     pub fn chip(&self, stage: u64, replica: u64, rank: u64) -> u64 {
         (stage * self.dp + replica) * self.tp + rank
     }
 }
+
+/// Most units whose weights are gathered ahead.
+const MOST_PREFETCH: u64 = 64;
 
 fn flag(text: &str) -> Option<bool> {
     match text {
@@ -245,9 +285,11 @@ impl Job {
                 return Err(Diagnostic::new(format!("{what} = {divisor} does not divide the {number} {of}")));
             }
         }
-        let passes = parts.saturating_mul(2 * self.micro_batches());
+        // Passes whose weights come a layer at a time are simulated layer by layer.
+        let of_part = if p.shards_passes() { self.layers_of_part() } else { 1 };
+        let passes = parts.saturating_mul(2 * self.micro_batches()).saturating_mul(of_part);
         if passes > MOST_PASSES {
-            let title = format!("a step has {passes} passes of stages, at most {MOST_PASSES} are simulated");
+            let title = format!("a step has {passes} passes of stages or layers, at most {MOST_PASSES} are simulated");
             return Err(Diagnostic::new(title).with_help("use fewer or larger micro-batches, stages or parts"));
         }
         if let Schedule::Interleaved(_) = p.schedule

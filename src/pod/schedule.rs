@@ -2,11 +2,22 @@
 
 use super::parallel::Schedule;
 
-/// A unit of work of a stage.
+/// What a pass computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PassKind {
+    /// Outputs from inputs.
+    Forward,
+    /// Gradients of inputs, and of weights unless the schedule has a pass of its own for those.
+    Backward,
+    /// Gradients of weights.
+    Weights,
+}
+
+/// A pass of a micro-batch through a part of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
-    /// Backward; else forward.
-    pub backward: bool,
+    /// What it computes.
+    pub pass: PassKind,
     /// Micro-batch.
     pub micro: u64,
     /// Part of the stage.
@@ -15,8 +26,8 @@ pub struct Work {
 
 /// The order on stage `stage` of `stages` for `micro` micro-batches.
 pub fn order(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> Vec<Work> {
-    let forward = |micro| Work { backward: false, micro, part: 0 };
-    let backward = |micro| Work { backward: true, micro, part: 0 };
+    let forward = |micro| Work { pass: PassKind::Forward, micro, part: 0 };
+    let backward = |micro| Work { pass: PassKind::Backward, micro, part: 0 };
     match schedule {
         Schedule::Naive => (0..micro).flat_map(|m| [forward(m), backward(m)]).collect(),
         Schedule::GPipe => (0..micro).map(forward).chain((0..micro).map(backward)).collect(),
@@ -26,14 +37,13 @@ pub fn order(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> Vec
         }
         Schedule::Interleaved(parts) => {
             let all = micro * parts;
-            let warm = ((stages - stage - 1) * 2 + (parts - 1) * stages).min(all);
-            let warm = if micro == stages { all } else { warm };
+            let warm = warm_parts((stage, stages), micro, parts);
             let at = |k: u64| (k / (stages * parts) * stages + k % stages, k % (stages * parts) / stages);
             alternate(
                 all,
                 warm,
-                |k| Work { backward: false, micro: at(k).0, part: at(k).1 },
-                |k| Work { backward: true, micro: at(k).0, part: parts - 1 - at(k).1 },
+                |k| Work { pass: PassKind::Forward, micro: at(k).0, part: at(k).1 },
+                |k| Work { pass: PassKind::Backward, micro: at(k).0, part: parts - 1 - at(k).1 },
             )
         }
     }
@@ -53,10 +63,26 @@ fn alternate(all: u64, warm: u64, forward: impl Fn(u64) -> Work, backward: impl 
 pub fn most_held(order: &[Work]) -> u64 {
     let (mut held, mut most) = (0u64, 0);
     for work in order {
-        held = if work.backward { held.saturating_sub(1) } else { held + 1 };
+        held = if work.pass == PassKind::Forward { held + 1 } else { held.saturating_sub(1) };
         most = most.max(held);
     }
     most
+}
+
+/// The same without the order.
+pub fn held(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> u64 {
+    match schedule {
+        Schedule::Naive => micro.min(1),
+        Schedule::GPipe => micro,
+        Schedule::OneForwardOneBackward => (stages - stage).min(micro),
+        Schedule::Interleaved(parts) => (warm_parts((stage, stages), micro, parts) + 1).min(micro * parts),
+    }
+}
+
+/// Forward passes before the first backward pass of an interleaved schedule.
+fn warm_parts((stage, stages): (u64, u64), micro: u64, parts: u64) -> u64 {
+    let all = micro * parts;
+    if micro == stages { all } else { ((stages - stage - 1) * 2 + (parts - 1) * stages).min(all) }
 }
 
 #[cfg(test)]
@@ -73,11 +99,27 @@ mod tests {
                 for stage in 0..stages {
                     let order = order(schedule, (stage, stages), micro);
                     assert_eq!(order.len() as u64, 2 * micro * schedule.parts());
-                    for (at, work) in order.iter().enumerate().filter(|(_, work)| work.backward) {
-                        let forward = Work { backward: false, ..*work };
+                    for (at, work) in order.iter().enumerate().filter(|(_, work)| work.pass == PassKind::Backward) {
+                        let forward = Work { pass: PassKind::Forward, ..*work };
                         assert!(order[..at].contains(&forward), "{schedule:?}: {work:?}");
                         assert!(!order[..at].contains(work));
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn held_activations_are_counted_without_the_order() {
+        for schedule in ALL {
+            for (stages, micro) in [(1, 1), (2, 4), (4, 8), (4, 4), (3, 9), (4, 12)] {
+                for stage in 0..stages {
+                    let counted = most_held(&order(schedule, (stage, stages), micro));
+                    assert_eq!(
+                        held(schedule, (stage, stages), micro),
+                        counted,
+                        "{schedule:?} {stage} of {stages}, {micro}"
+                    );
                 }
             }
         }

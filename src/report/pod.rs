@@ -26,7 +26,11 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
         ("data_comm_exposed", "reducing gradients", time.data_comm),
         ("optimizer", "optimiser", time.optimizer),
-        ("offload_exposed", "", 0.0),
+        (
+            "offload_exposed",
+            if time.offload > 0.0 { "the optimiser's state from the host and back" } else { "" },
+            time.offload,
+        ),
         ("other", "waiting for the host", time.other),
     ]
 }
@@ -65,6 +69,8 @@ struct ParallelEntry {
     schedule: String,
     recompute: &'static str,
     zero: u64,
+    prefetch: u64,
+    offload: &'static str,
     /// What else a step is: the software, sequences of a step and of a micro-batch, tokens of a sequence.
     stack: &'static str,
     batch: u64,
@@ -120,7 +126,9 @@ impl PodReport<'_> {
                 sp: u64::from(p.sp),
                 schedule: p.schedule.name(),
                 recompute: p.recompute.name(),
-                zero: u64::from(p.zero),
+                zero: p.zero,
+                prefetch: p.prefetch,
+                offload: p.offload_name(),
                 stack: self.stack.kind.name(),
                 batch: job.batch,
                 micro_batch: job.micro_batch,
@@ -152,7 +160,7 @@ impl PodReport<'_> {
     pub fn table(&self) -> String {
         let (job, step, p) = (self.job, self.step, &self.job.parallel);
         let mut text = format!(
-            "{} on {} chips of {}: tp {} x pp {} x dp {}{}, schedule {}, recompute {}, zero {}\n",
+            "{} on {} chips of {}: tp {} x pp {} x dp {}{}, schedule {}, recompute {}, zero {}{}\n",
             job.model,
             p.chips(),
             self.system.name,
@@ -162,7 +170,8 @@ impl PodReport<'_> {
             if p.sp { ", sequence parallel" } else { "" },
             p.schedule.name(),
             p.recompute.name(),
-            u64::from(p.zero)
+            p.zero,
+            if p.offload { ", optimiser's state on the host" } else { "" }
         );
         let _ = write!(
             text,
