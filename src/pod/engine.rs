@@ -57,14 +57,24 @@ struct Reducing {
     since: u64,
 }
 
+/// How far the next pass of an actor is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum PassState {
+    /// What it receives is not there.
+    #[default]
+    Waiting,
+    /// It has begun, and no unit computes.
+    Between,
+    /// A unit computes.
+    Computing,
+}
+
 #[derive(Debug, Default, Clone)]
 struct State {
     at: usize,
-    /// A pass has begun: all that it receives is there.
-    is_working: bool,
-    /// The unit of the pass, and whether it computes.
+    pass: PassState,
+    /// The unit of the pass.
     unit: usize,
-    is_computing: bool,
     /// The pass and the unit whose weights are asked for next.
     ahead: (usize, usize),
     /// Gathers that were asked for, that computing has begun on, and that it has ended on.
@@ -228,8 +238,8 @@ impl Engine<'_, '_> {
                     first
                 }
             }
-            // Both of its operands lie on the chip.
-            PassKind::Weights => true,
+            // All operands lie on the chip.
+            PassKind::Weights | PassKind::Update => true,
         }
     }
 
@@ -238,7 +248,7 @@ impl Engine<'_, '_> {
         let Some(&work) = self.plan.actors[actor].order.get(state.at) else {
             return;
         };
-        if state.is_working || state.is_sending {
+        if state.pass != PassState::Waiting || state.is_sending {
             return;
         }
         if !self.is_end(actor, work, true) {
@@ -250,7 +260,7 @@ impl Engine<'_, '_> {
             }
         }
         let state = &mut self.states[actor];
-        (state.is_working, state.unit, state.free_since) = (true, 0, now);
+        (state.pass, state.unit, state.free_since) = (PassState::Between, 0, now);
         self.try_unit(actor, now);
     }
 
@@ -258,7 +268,7 @@ impl Engine<'_, '_> {
     fn try_unit(&mut self, actor: usize, now: u64) {
         let plan = self.plan;
         let (of, state) = (&plan.actors[actor], &self.states[actor]);
-        let Some(&work) = of.order.get(state.at).filter(|_| state.is_working && !state.is_computing) else { return };
+        let Some(&work) = of.order.get(state.at).filter(|_| state.pass == PassState::Between) else { return };
         let Some(&unit) = of.passes.units(work).get(state.unit) else {
             return self.pass_ended(actor, now);
         };
@@ -275,7 +285,7 @@ impl Engine<'_, '_> {
             self.span(actor, SpanKind::Sharded, (since, now), work);
         }
         let state = &mut self.states[actor];
-        state.is_computing = true;
+        state.pass = PassState::Computing;
         state.used += u64::from(unit.gather.is_some());
         self.events.push(Reverse((now + unit.ns, Event::Done(actor))));
         self.ask_ahead(actor, now);
@@ -329,13 +339,14 @@ impl Engine<'_, '_> {
         let state = &mut self.states[actor];
         let work = of.order[state.at];
         let unit = of.passes.units(work)[state.unit];
-        (state.is_computing, state.free_since) = (false, now);
+        (state.pass, state.free_since) = (PassState::Between, now);
         state.unit += 1;
         state.freed += u64::from(unit.gather.is_some());
         let kind = match work.pass {
             PassKind::Forward => SpanKind::Forward,
             PassKind::Backward => SpanKind::Backward,
             PassKind::Weights => SpanKind::Weights,
+            PassKind::Update => SpanKind::Optimizer,
         };
         self.span(actor, kind, (now - unit.ns, now), work);
         if let (Some(stream), Some(collective)) = (of.scatters, unit.scatter) {
@@ -354,7 +365,7 @@ impl Engine<'_, '_> {
         let work = of.order[self.states[actor].at];
         let is_backward = work.pass == PassKind::Backward;
         let state = &mut self.states[actor];
-        state.is_working = false;
+        state.pass = PassState::Waiting;
         state.at += 1;
         let is_last = state.at == of.order.len();
         if !self.is_end(actor, work, false) {

@@ -68,8 +68,10 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
     let [of_state, of_gradients, of_weights] = p.sharding();
+    // Every micro-batch under way keeps the weights of its forward pass.
+    let versions = if p.schedule == Schedule::PipeDream { held } else { 1 };
     Memory {
-        weights: (2 * parameters).div_ceil(of_weights),
+        weights: (2 * parameters * versions).div_ceil(of_weights),
         gradients: (2 * parameters).div_ceil(of_gradients),
         optimizer: if p.offload { 0 } else { (12 * parameters).div_ceil(of_state) },
         activations,
@@ -186,6 +188,21 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
             with(&|job| job.parallel.tp *= factor),
         );
     }
+    if list.is_empty() {
+        together(&mut list, job, &consider);
+    }
+    list.truncate(6);
+    list
+}
+
+/// Several changes at once, with the optimiser's state divided over the replicas, else with all of it.
+fn together(list: &mut Vec<String>, job: &Job, consider: &dyn Fn(&mut Vec<String>, String, Job)) {
+    let p = &job.parallel;
+    let with = |change: &dyn Fn(&mut Job)| {
+        let mut changed = job.clone();
+        change(&mut changed);
+        changed
+    };
     for (stage, divided) in [(1, "zero=1"), (3, "zero=3")] {
         if !list.is_empty() || p.zero > stage {
             continue;
@@ -195,15 +212,13 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
             (job.parallel.zero, job.parallel.recompute) = (zero, Recompute::Full);
             (job.micro_batch, job.parallel.sp) = (1, job.parallel.tp > 1);
         };
-        consider(&mut list, format!("{divided}, sp=1, recompute=full and --micro-batch 1 together"), with(&all));
+        consider(list, format!("{divided}, sp=1, recompute=full and --micro-batch 1 together"), with(&all));
         for factor in [2, 4, 8, 16, 32, 64] {
             let more = |job: &mut Job| {
                 all(job);
                 job.parallel.pp *= factor;
             };
-            consider(&mut list, format!("the same with pp={}", p.pp * factor), with(&more));
+            consider(list, format!("the same with pp={}", p.pp * factor), with(&more));
         }
     }
-    list.truncate(6);
-    list
 }

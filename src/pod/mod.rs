@@ -6,6 +6,7 @@
 
 mod collective;
 mod engine;
+mod goodput;
 mod graph;
 mod kernels;
 mod memory;
@@ -23,6 +24,7 @@ pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, 
 pub use engine::{
     Actor, Collective, Passes, Plan, Reduction, Simulated, Span, SpanKind, Spent, Stream, Unit, simulate,
 };
+pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};
 pub use parallel::{Job, Parallel, Recompute, Schedule};

@@ -14,6 +14,12 @@ pub enum Schedule {
     OneForwardOneBackward,
     /// The same with several parts of the model on each stage (Narayanan et al., 2021).
     Interleaved(u64),
+    /// 1F1B whose backward passes leave the gradients of weights to passes of their own, which fill most of the bubbles
+    /// (Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, ZB-H1).
+    ZeroBubble,
+    /// 1F1B that never drains: an update after every micro-batch, on weights that are kept until its backward pass
+    /// (Narayanan et al., *`PipeDream`*, 2019).
+    PipeDream,
 }
 
 impl Schedule {
@@ -24,6 +30,8 @@ impl Schedule {
             Self::GPipe => "gpipe".to_owned(),
             Self::OneForwardOneBackward => "1f1b".to_owned(),
             Self::Interleaved(parts) => format!("interleaved:{parts}"),
+            Self::ZeroBubble => "zb-h1".to_owned(),
+            Self::PipeDream => "pipedream".to_owned(),
         }
     }
 
@@ -125,7 +133,7 @@ impl Parallel {
                 "dp" => parallel.dp = count()?,
                 "sp" => parallel.sp = flag(value).ok_or_else(|| refuse(key, value, "0 or 1"))?,
                 "schedule" => {
-                    let expected = "naive, gpipe, 1f1b or interleaved:PARTS";
+                    let expected = "naive, gpipe, 1f1b, interleaved:PARTS, zb-h1 or pipedream";
                     parallel.schedule = schedule(value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "recompute" => {
@@ -210,6 +218,8 @@ fn schedule(text: &str) -> Option<Schedule> {
         "naive" => Schedule::Naive,
         "gpipe" => Schedule::GPipe,
         "1f1b" => Schedule::OneForwardOneBackward,
+        "zb-h1" => Schedule::ZeroBubble,
+        "pipedream" => Schedule::PipeDream,
         _ => {
             let parts = text.strip_prefix("interleaved:")?.parse::<u64>().ok()?;
             Schedule::Interleaved((1..=1 << 16).contains(&parts).then_some(parts)?)
@@ -298,6 +308,15 @@ impl Job {
             let title =
                 format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
             return Err(Diagnostic::new(title).with_help("change `--batch`, `--micro-batch`, dp or pp"));
+        }
+        if p.schedule == Schedule::PipeDream && p.dp > 1 {
+            let title = format!("pipedream updates after every micro-batch: dp is {}, only 1 is modelled", p.dp);
+            return Err(Diagnostic::new(title).with_help("use more stages, or schedule=1f1b"));
+        }
+        if p.schedule == Schedule::PipeDream && p.pp > 1 && a.tied {
+            let title = format!("pipedream: the first and the last stage of {} share a table", self.model);
+            let help = "only models with an output matrix of their own are modelled with pipedream; use schedule=1f1b";
+            return Err(Diagnostic::new(title).with_help(help));
         }
         if p.sp && (p.tp == 1 || !self.sequence.is_multiple_of(p.tp)) {
             let title = format!("sp = 1 needs tp above 1 that divides the {} tokens of a sequence", self.sequence);

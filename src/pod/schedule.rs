@@ -11,6 +11,8 @@ pub enum PassKind {
     Backward,
     /// Gradients of weights.
     Weights,
+    /// The optimiser's step, where every micro-batch has one.
+    Update,
 }
 
 /// A pass of a micro-batch through a part of a stage.
@@ -34,6 +36,16 @@ pub fn order(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> Vec
         Schedule::OneForwardOneBackward => {
             let warm = (stages - 1 - stage).min(micro);
             alternate(micro, warm, forward, backward)
+        }
+        Schedule::ZeroBubble => zero_bubble((stage, stages), micro),
+        Schedule::PipeDream => {
+            let warm = (stages - 1 - stage).min(micro);
+            let passes = alternate(micro, warm, forward, backward).into_iter();
+            let with_update = |work: Work| {
+                let update = Work { pass: PassKind::Update, ..work };
+                std::iter::once(work).chain((work.pass == PassKind::Backward).then_some(update))
+            };
+            passes.flat_map(with_update).collect()
         }
         Schedule::Interleaved(parts) => {
             let all = micro * parts;
@@ -59,22 +71,47 @@ fn alternate(all: u64, warm: u64, forward: impl Fn(u64) -> Work, backward: impl 
     list
 }
 
+/// 1F1B, with the gradients of weights of as many micro-batches left for later as there are stages before: all stages hold
+/// as many micro-batches as the first does in 1F1B, and (p - 1)(F + B - W) is left of its bubble (p - 1)(F + B + W).
+fn zero_bubble((stage, stages): (u64, u64), micro: u64) -> Vec<Work> {
+    let of = |pass| move |micro| Work { pass, micro, part: 0 };
+    let (backward, weights) = (of(PassKind::Backward), of(PassKind::Weights));
+    let warm = (stages - 1 - stage).min(micro);
+    let mut list: Vec<Work> = Vec::new();
+    for work in alternate(micro, warm, of(PassKind::Forward), backward) {
+        list.push(work);
+        if work.pass == PassKind::Backward && work.micro >= stage {
+            list.push(weights(work.micro - stage));
+        }
+    }
+    list.extend((micro.saturating_sub(stage)..micro).map(weights));
+    list
+}
+
 /// The most micro-batches, counted in parts of a stage, whose activations are held at one time.
 pub fn most_held(order: &[Work]) -> u64 {
+    // What the last pass of a micro-batch reads is held until then.
+    let is_split = order.iter().any(|work| work.pass == PassKind::Weights);
+    let last = if is_split { PassKind::Weights } else { PassKind::Backward };
     let (mut held, mut most) = (0u64, 0);
     for work in order {
-        held = if work.pass == PassKind::Forward { held + 1 } else { held.saturating_sub(1) };
+        if work.pass == PassKind::Forward {
+            held += 1;
+        } else if work.pass == last {
+            held = held.saturating_sub(1);
+        }
         most = most.max(held);
     }
     most
 }
 
 /// The same without the order.
-pub fn held(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> u64 {
+pub(super) fn held(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> u64 {
     match schedule {
         Schedule::Naive => micro.min(1),
         Schedule::GPipe => micro,
-        Schedule::OneForwardOneBackward => (stages - stage).min(micro),
+        Schedule::OneForwardOneBackward | Schedule::PipeDream => (stages - stage).min(micro),
+        Schedule::ZeroBubble => stages.min(micro),
         Schedule::Interleaved(parts) => (warm_parts((stage, stages), micro, parts) + 1).min(micro * parts),
     }
 }
@@ -89,8 +126,14 @@ fn warm_parts((stage, stages): (u64, u64), micro: u64, parts: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const ALL: [Schedule; 4] =
-        [Schedule::Naive, Schedule::GPipe, Schedule::OneForwardOneBackward, Schedule::Interleaved(2)];
+    const ALL: [Schedule; 6] = [
+        Schedule::Naive,
+        Schedule::GPipe,
+        Schedule::OneForwardOneBackward,
+        Schedule::Interleaved(2),
+        Schedule::ZeroBubble,
+        Schedule::PipeDream,
+    ];
 
     #[test]
     fn everything_runs_once_and_backward_after_forward() {
@@ -98,11 +141,15 @@ mod tests {
             for (stages, micro) in [(1, 1), (2, 4), (4, 8), (4, 4)] {
                 for stage in 0..stages {
                     let order = order(schedule, (stage, stages), micro);
-                    assert_eq!(order.len() as u64, 2 * micro * schedule.parts());
+                    let passes = if matches!(schedule, Schedule::ZeroBubble | Schedule::PipeDream) { 3 } else { 2 };
+                    assert_eq!(order.len() as u64, passes * micro * schedule.parts());
                     for (at, work) in order.iter().enumerate().filter(|(_, work)| work.pass == PassKind::Backward) {
                         let forward = Work { pass: PassKind::Forward, ..*work };
                         assert!(order[..at].contains(&forward), "{schedule:?}: {work:?}");
                         assert!(!order[..at].contains(work));
+                        for pass in [PassKind::Weights, PassKind::Update] {
+                            assert!(!order[..at].contains(&Work { pass, ..*work }));
+                        }
                     }
                 }
             }

@@ -6,7 +6,7 @@
 
 use super::collective::{Call, CollectiveKind, Planned};
 use super::engine::{Collective, Passes, Stream, Unit};
-use super::parallel::Job;
+use super::parallel::{Job, Schedule};
 use super::stage::{Pass, PieceTime, Pieces};
 use crate::diagnostics::Diagnostic;
 
@@ -33,39 +33,50 @@ fn pieces_of<'p>(job: &Job, pieces: &'p Pieces, (stage, part): (u64, u64)) -> Ve
     list
 }
 
-/// Forward and backward pass of a part of a stage.
-pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass; 2] {
-    let mut sum = [Pass::default(); 2];
+/// Forward pass, backward pass and pass for gradients of weights of a part of a stage.
+pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass; 3] {
+    let mut sum = [Pass::default(); 3];
     for (_, piece, _) in pieces_of(job, pieces, place) {
-        sum = [sum[0].plus(piece.forward), sum[1].plus(piece.backward)];
+        let own = [piece.forward, piece.backward, piece.weights];
+        sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
     }
     sum
 }
 
-/// The passes of a stage as the engine takes them.
-pub(super) fn passes(job: &Job, pieces: &Pieces, stage: u64) -> Passes {
+/// The passes of a stage as the engine takes them; `update_ns` is the optimiser's step of a micro-batch.
+pub(super) fn passes(job: &Job, pieces: &Pieces, stage: u64, update_ns: u64) -> Passes {
     let p = &job.parallel;
+    let whole = |ns: u64| vec![Unit { ns, ..Unit::default() }];
     let mut all = Passes::default();
     for part in 0..p.schedule.parts() {
         let place = (stage, part);
+        all.update.push(whole(update_ns));
         if !p.shards_passes() {
-            let one = |pass: Pass| vec![Unit { ns: ns(pass.seconds()), ..Unit::default() }];
-            let [forward, backward] = pass_times(job, pieces, place);
-            all.forward.push(one(forward));
-            all.backward.push(one(backward));
+            let [forward, backward, weights] = pass_times(job, pieces, place).map(|pass| whole(ns(pass.seconds())));
+            all.forward.push(forward);
+            all.backward.push(backward);
+            all.weights.push(weights);
             continue;
         }
-        let (mut forward, mut backward) = (Vec::new(), Vec::new());
+        let (mut forward, mut backward, mut weights) = (Vec::new(), Vec::new(), Vec::new());
         for (kind, piece, count) in pieces_of(job, pieces, place) {
             let gather = (p.zero >= 3).then_some(kind);
             forward.extend(split(piece.forward, count, Unit { gather, ..Unit::default() }));
             // The gradient of a table needs no row of it.
             let gather = gather.filter(|kind| *kind != EMBEDDING);
-            backward.extend(split(piece.backward, count, Unit { gather, scatter: Some(kind), ..Unit::default() }));
+            let scatter = Some(kind);
+            if p.schedule == Schedule::ZeroBubble {
+                backward.extend(split(piece.backward, count, Unit { gather, ..Unit::default() }));
+                weights.extend(split(piece.weights, count, Unit { scatter, ..Unit::default() }));
+            } else {
+                backward.extend(split(piece.backward, count, Unit { gather, scatter, ..Unit::default() }));
+            }
         }
         backward.reverse();
+        weights.reverse();
         all.forward.push(forward);
         all.backward.push(backward);
+        all.weights.push(weights);
     }
     all
 }

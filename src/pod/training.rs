@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::collective::{Call, CollectiveKind, Planned, plan};
 use super::engine::{Actor, Plan, Reduction, Simulated, Spent, simulate};
+use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
-use super::parallel::Job;
+use super::parallel::{Job, Schedule};
 use super::schedule::order;
 use super::sharded::{self, ns, pass_times};
 use super::stage::{Pass, Pieces, TensorComm, pieces, tensor_comm};
@@ -71,6 +72,8 @@ pub struct Step {
     pub simulated: Simulated,
     /// One sentence each.
     pub notes: Vec<String>,
+    /// What failures leave of a run of such steps, if that was asked for.
+    pub goodput: Option<Goodput>,
 }
 
 /// A step on stages whose chips go in lockstep.
@@ -101,9 +104,52 @@ pub(super) fn step_of(
     (comm, pieces): (&TensorComm, Pieces),
 ) -> Result<Step, Diagnostic> {
     let builder = Builder { system, stack, job, pieces, network: Network::new(system) };
-    let (plan, reduce_bytes) = builder.plan(detail)?;
-    let simulated = simulate(&plan, &builder.network);
-    Ok(builder.finished(comm, &reduce_bytes, simulated))
+    let run = |micro: u64| -> Result<(Simulated, Vec<u64>), Diagnostic> {
+        let (plan, reduce_bytes) = builder.plan(detail, micro)?;
+        Ok((simulate(&plan, &builder.network), reduce_bytes))
+    };
+    let micro = job.micro_batches();
+    if job.parallel.schedule != Schedule::PipeDream {
+        let (simulated, reduce_bytes) = run(micro)?;
+        let period = Period::all(&simulated);
+        return Ok(builder.finished(comm, &reduce_bytes, simulated, &period));
+    }
+    // A pipeline that never drains: as many micro-batches more, once it is full.
+    let filling = job.parallel.pp + micro;
+    let ((before, _), (simulated, reduce_bytes)) = (run(filling)?, run(filling + micro)?);
+    let period = Period::all(&simulated).without(&Period::all(&before));
+    Ok(builder.finished(comm, &reduce_bytes, simulated, &period))
+}
+
+/// What a step is of a simulation: all of it, or the end of one that has no end.
+struct Period {
+    end: u64,
+    spent: Vec<Spent>,
+    transfer_bytes: Vec<u64>,
+}
+
+impl Period {
+    fn all(simulated: &Simulated) -> Self {
+        let Simulated { end, spent, transfer_bytes, .. } = simulated;
+        Self { end: *end, spent: spent.clone(), transfer_bytes: transfer_bytes.clone() }
+    }
+
+    /// What it has more than a shorter simulation.
+    fn without(mut self, shorter: &Self) -> Self {
+        self.end = self.end.saturating_sub(shorter.end);
+        for (own, less) in self.spent.iter_mut().zip(&shorter.spent) {
+            own.work = own.work.saturating_sub(less.work);
+            own.optimizer = own.optimizer.saturating_sub(less.optimizer);
+            own.reduce = own.reduce.saturating_sub(less.reduce);
+            let left = self.end.saturating_sub(own.work + own.optimizer + own.reduce);
+            own.transfer = own.transfer.saturating_sub(less.transfer).min(left);
+            own.bubble = left - own.transfer;
+        }
+        for (own, less) in self.transfer_bytes.iter_mut().zip(&shorter.transfer_bytes) {
+            *own = own.saturating_sub(*less);
+        }
+        self
+    }
 }
 
 /// Seconds of the optimiser's step of a stage, with what its state takes from the host and back.
@@ -209,7 +255,7 @@ impl Builder<'_> {
         demand
     }
 
-    fn plan(&self, detail: Detail) -> Result<(Plan, Vec<u64>), Diagnostic> {
+    fn plan(&self, detail: Detail, micro: u64) -> Result<(Plan, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let everyone: Vec<(u64, u64)> =
             (0..p.dp).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
@@ -218,15 +264,17 @@ impl Builder<'_> {
             Detail::Flat => everyone.into_iter().map(|chip| vec![chip]).collect(),
         };
         let per_stage = sets.len();
-        let groups = self.replica_groups(&sets);
+        let groups = Self::replica_groups(&sets);
         let (mut actors, mut streams) = (Vec::new(), Vec::new());
         for stage in 0..p.pp {
-            let passes = sharded::passes(self.job, &self.pieces, stage);
+            let update_ns = ns(self.optimizer(stage, self.optimizer_share())?) + ns(self.offload(stage)?);
+            let passes = sharded::passes(self.job, &self.pieces, stage, update_ns);
+            // With an update after every micro-batch none is left for the end.
+            let optimizer_ns = if p.schedule == Schedule::PipeDream { 0 } else { update_ns };
             let (next, previous) = ((stage + 1) % p.pp, (stage + p.pp - 1) % p.pp);
-            let optimizer_ns = ns(self.optimizer(stage, self.optimizer_share())?) + ns(self.offload(stage)?);
             for (at, chips) in sets.iter().enumerate() {
                 actors.push(Actor {
-                    order: order(p.schedule, (stage, p.pp), self.job.micro_batches()),
+                    order: order(p.schedule, (stage, p.pp), micro),
                     passes: passes.clone(),
                     gathers: None,
                     scatters: None,
@@ -260,7 +308,7 @@ impl Builder<'_> {
 
     /// Actors of a stage that share the collectives of their replicas, with their tensor ranks: in a flat simulation those
     /// of one rank.
-    fn replica_groups(&self, sets: &[Vec<(u64, u64)>]) -> Vec<(Vec<usize>, Vec<u64>)> {
+    fn replica_groups(sets: &[Vec<(u64, u64)>]) -> Vec<(Vec<usize>, Vec<u64>)> {
         let mut ranks: BTreeMap<Vec<u64>, Vec<usize>> = BTreeMap::new();
         for (at, chips) in sets.iter().enumerate() {
             let mut of: Vec<u64> = chips.iter().map(|(_, rank)| *rank).collect();
@@ -290,7 +338,7 @@ impl Builder<'_> {
                 2 => &[CollectiveKind::AllGather],
                 _ => break,
             };
-            for (members, ranks) in self.replica_groups(sets) {
+            for (members, ranks) in Self::replica_groups(sets) {
                 let groups = self.replicas(stage, &ranks);
                 let actors = members.iter().map(|at| stage as usize * sets.len() + at).collect();
                 let plans = kinds.iter().map(|&kind| self.collective(&Call { kind, groups: &groups, bytes: size }));
@@ -317,12 +365,12 @@ impl Builder<'_> {
         plan(&self.network, &self.system.protocols, &self.stack.library, None, call)
     }
 
-    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated) -> Step {
+    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated, period: &Period) -> Step {
         let (job, p) = (self.job, &self.job.parallel);
         let micro = job.micro_batches();
-        let step_s = simulated.end as f64 / 1e9;
+        let step_s = period.end as f64 / 1e9;
         // The chip that waits least.
-        let actors = simulated.spent.iter().copied().enumerate();
+        let actors = period.spent.iter().copied().enumerate();
         let (actor, spent) = actors.min_by_key(|(_, spent)| spent.bubble).unwrap_or((0, Spent::default()));
         let stage = actor / (simulated.spent.len() / p.pp as usize).max(1);
         let mut all = Pass::default();
@@ -334,7 +382,8 @@ impl Builder<'_> {
         let s = |ns: u64| ns as f64 / 1e9;
         // What is left after rounding to nanoseconds goes to computing, so that all adds up.
         let compute = s(spent.work) - all.recompute - all.tensor_comm - all.waiting;
-        let offload = s(ns(self.offload(stage as u64).unwrap_or(0.0)));
+        let updates = if p.schedule == Schedule::PipeDream { micro } else { 1 };
+        let offload = s(ns(self.offload(stage as u64).unwrap_or(0.0)) * updates);
         let time = StepTime {
             compute,
             recompute: all.recompute,
@@ -354,6 +403,14 @@ impl Builder<'_> {
         let bound_s = model_flops / (peak * p.chips() as f64);
         let memory = memory::of_job(job, self.stack.kind);
         let mut notes = self.update_note(stage as u64);
+        if p.schedule == Schedule::PipeDream {
+            notes.push(format!(
+                "pipedream is asynchronous: an update follows every micro-batch of {}, with gradients on weights that are {} \
+                 updates old on the first stage and current on the last; the step is {micro} of them, of a pipeline that is full",
+                job.micro_batch,
+                p.pp - 1
+            ));
+        }
         let gradients = if p.shards_passes() {
             "gradients are scattered beside the backward passes"
         } else {
@@ -374,15 +431,16 @@ impl Builder<'_> {
             mfu: model_flops / able,
             hfu: (model_flops + again) / able,
             memory,
-            traffic: self.traffic(comm, reduce, &simulated),
+            traffic: self.traffic(comm, reduce, period, &simulated.stream_bytes),
             bound_s,
             simulated,
             notes,
+            goodput: None,
         }
     }
 
     /// Bytes by level of all chips: tensor collectives, transfers, reductions, gathers and scatters.
-    fn traffic(&self, comm: &TensorComm, reduce: &[u64], simulated: &Simulated) -> Vec<(String, u64)> {
+    fn traffic(&self, comm: &TensorComm, reduce: &[u64], period: &Period, streams: &[u64]) -> Vec<(String, u64)> {
         let (job, p) = (self.job, &self.job.parallel);
         let again = if p.recompute == super::parallel::Recompute::Full { 1.0 } else { 0.0 };
         let passes = 1.0 + comm.backward_ratio + again;
@@ -394,8 +452,8 @@ impl Builder<'_> {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
                 // Of the embedding's output, and of the gradient of what the logits read.
                 let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at);
-                let sharded = of_level(&simulated.stream_bytes, at);
-                let rest = ends + sharded + of_level(reduce, at) + of_level(&simulated.transfer_bytes, at);
+                let sharded = of_level(streams, at);
+                let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);
                 (level.name.clone(), tensor.round() as u64 + rest)
             })
             .collect()

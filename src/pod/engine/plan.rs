@@ -59,6 +59,8 @@ pub struct Passes {
     pub backward: Vec<Vec<Unit>>,
     /// Passes for gradients of weights; empty unless the schedule has them.
     pub weights: Vec<Vec<Unit>>,
+    /// Optimiser's steps of micro-batches; empty unless the schedule has them.
+    pub update: Vec<Vec<Unit>>,
 }
 
 impl Passes {
@@ -67,6 +69,7 @@ impl Passes {
             PassKind::Forward => &self.forward,
             PassKind::Backward => &self.backward,
             PassKind::Weights => &self.weights,
+            PassKind::Update => &self.update,
         };
         of.get(work.part as usize).map_or(&[], Vec::as_slice)
     }

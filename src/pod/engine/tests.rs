@@ -12,7 +12,8 @@ fn plan(schedule: Schedule, stages: u64, micro: u64) -> Plan {
         passes: Passes {
             forward: vec![vec![Unit { ns: 1000, ..Unit::default() }]; parts as usize],
             backward: vec![vec![Unit { ns: 2000, ..Unit::default() }]; parts as usize],
-            weights: Vec::new(),
+            weights: vec![vec![Unit { ns: 700, ..Unit::default() }]; parts as usize],
+            update: vec![vec![Unit { ns: 100, ..Unit::default() }]; parts as usize],
         },
         gathers: None,
         scatters: None,
@@ -49,6 +50,12 @@ fn bubbles_of_equal_stages_are_the_textbook_ones() {
         if stages > 1 {
             assert_eq!(end(Schedule::Interleaved(2), stages, micro), 2 * work + (stages - 1) * 3000);
         }
+        // (p - 1)(F + B - W) with the backward pass in two.
+        assert_eq!(end(Schedule::ZeroBubble, stages, micro), 3700 * micro + (stages - 1) * (3000 - 700));
+        // Without a flush a micro-batch more costs its passes and its update, and nothing waits.
+        let more =
+            end(Schedule::PipeDream, stages, micro + stages + 1) - end(Schedule::PipeDream, stages, micro + stages);
+        assert_eq!(more, 3100, "{stages} {micro}");
     }
 }
 
