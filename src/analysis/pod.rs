@@ -74,7 +74,7 @@ pub fn pod<T>(
     Ok(then(&system, stack, &job, &step))
 }
 
-fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
+pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
     let (model, mut architecture, trained_with) = model(args.model)?;
     let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.sequence.unwrap_or(1))];
     if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
@@ -116,7 +116,11 @@ fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
 
 /// The stack that was named, else the first of the system file, and a note says so: what a step costs depends on its
 /// software.
-fn stack<'s>(system: &'s System, name: Option<&str>, noted: &mut dyn FnMut(&str)) -> Result<&'s Stack, Diagnostic> {
+pub(super) fn stack<'s>(
+    system: &'s System,
+    name: Option<&str>,
+    noted: &mut dyn FnMut(&str),
+) -> Result<&'s Stack, Diagnostic> {
     let names = || system.stacks.iter().map(|stack| stack.kind.name()).collect::<Vec<_>>().join(", ");
     let name = name.unwrap_or_else(|| {
         let first = system.stacks.first().map_or("", |stack| stack.kind.name());

@@ -13,6 +13,7 @@ mod memory;
 mod network;
 mod parallel;
 mod schedule;
+mod search;
 
 mod sharded;
 mod spec;
@@ -29,6 +30,7 @@ pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};
 pub use parallel::{Job, Parallel, Recompute, Schedule};
 pub use schedule::{PassKind, Work, most_held, order};
+pub use search::{Candidate, Counts, Found, Objective, Search, search};
 
 pub use spec::{dgx_a100, is_system, open};
 pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
