@@ -54,6 +54,17 @@ pub fn pod<T>(
     if memory.peak() > system.chip_memory_bytes() {
         return Err(does_not_fit(&system, &job, stack));
     }
+    let on_host = pod::of_host(&system, &job);
+    if on_host > system.host.memory_bytes {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        let title = format!(
+            "{}: the optimiser's state of the chips of one host is {:.1} GiB, its memory {:.1}",
+            job.model,
+            gib(on_host),
+            gib(system.host.memory_bytes)
+        );
+        return Err(Diagnostic::new(title).with_help("use zero=1 or more chips, or leave `offload` out"));
+    }
     if request.flat && job.parallel.chips() > MOST_FLAT {
         let title = format!("`--flat` is for at most {MOST_FLAT} chips, found {}", job.parallel.chips());
         return Err(Diagnostic::new(title).with_help("leave `--flat` out: the chips of a stage go in lockstep"));
@@ -63,7 +74,7 @@ pub fn pod<T>(
     Ok(then(&system, stack, &job, &step))
 }
 
-fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
+pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
     let (model, mut architecture, trained_with) = model(args.model)?;
     let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.sequence.unwrap_or(1))];
     if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
@@ -105,7 +116,11 @@ fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
 
 /// The stack that was named, else the first of the system file, and a note says so: what a step costs depends on its
 /// software.
-fn stack<'s>(system: &'s System, name: Option<&str>, noted: &mut dyn FnMut(&str)) -> Result<&'s Stack, Diagnostic> {
+pub(super) fn stack<'s>(
+    system: &'s System,
+    name: Option<&str>,
+    noted: &mut dyn FnMut(&str),
+) -> Result<&'s Stack, Diagnostic> {
     let names = || system.stacks.iter().map(|stack| stack.kind.name()).collect::<Vec<_>>().join(", ");
     let name = name.unwrap_or_else(|| {
         let first = system.stacks.first().map_or("", |stack| stack.kind.name());

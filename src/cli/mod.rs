@@ -17,6 +17,8 @@ mod model;
 mod output;
 mod panics;
 mod pod;
+mod pod_goodput;
+mod pod_search;
 mod progress;
 mod prove;
 mod report;

@@ -8,9 +8,12 @@ use clap::{Args, ValueEnum};
 use crate::analysis::{self, PodRequest};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
+use crate::pod::Step;
 use crate::report::{self, File, PodReport};
 
 use super::failure::Failure;
+use super::pod_goodput::GoodputArgs;
+use super::pod_search::{self, SearchArgs, Shown};
 use super::values::Format;
 use super::{output, progress};
 
@@ -23,7 +26,11 @@ Examples:
   # 175 B on 1,024 GPUs, as JSON, with a picture of the schedule in results/
   rdusim pod arch/systems/dgx-a100.toml --model gpt3-175b --phase training \\
       --parallel tp=8,pp=16,dp=8,schedule=interleaved:3,recompute=full,zero=1 \\
-      --batch 1024 --micro-batch 1 --seq 2048 --stack megatron-2021 --format json --out results";
+      --batch 1024 --micro-batch 1 --seq 2048 --stack megatron-2021 --format json --out results
+
+  # the fastest way to train 175 B on 1,024 GPUs, with whole layers computed again
+  rdusim pod arch/systems/dgx-a100.toml --model gpt3-175b --phase training --chips 1024 \\
+      --batch 1536 --stack megatron-2021 --search --parallel recompute=full";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PodPhase {
@@ -46,19 +53,25 @@ pub(super) struct PodArgs {
     /// What is done with it
     #[arg(long, value_enum)]
     pub(super) phase: PodPhase,
-    /// Decomposition: tp, pp, dp, sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS), recompute (none, selective,
-    /// full), zero (0, 1); such as tp=8,pp=4,dp=2
-    #[arg(long, value_name = "KEY=VALUE,...")]
-    pub(super) parallel: String,
+    /// Decomposition: tp, pp, dp, sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1, pipedream), recompute
+    /// (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload (none, optimizer);
+    /// such as tp=8,pp=4,dp=2
+    #[arg(long, value_name = "KEY=VALUE,...", required_unless_present = "search")]
+    pub(super) parallel: Option<String>,
+    /// Find the best decomposition; what `--parallel` and `--micro-batch` give stays fixed
+    #[arg(long, conflicts_with_all = ["flat"])]
+    pub(super) search: bool,
+    #[command(flatten)]
+    pub(super) search_args: SearchArgs,
     /// Software, one of the system file's stacks [default: the first, and a note says so]
     #[arg(long, value_name = "NAME")]
     pub(super) stack: Option<String>,
     /// Sequences of a step
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) batch: u64,
-    /// Sequences of a micro-batch
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(super) micro_batch: u64,
+    /// Sequences of a micro-batch [default: 1, or what `--search` finds]
+    #[arg(long, value_name = "N")]
+    pub(super) micro_batch: Option<u64>,
     /// Tokens of a sequence [default: the model's; of a config.json, 2048 at most]
     #[arg(long, value_name = "N")]
     pub(super) seq: Option<u64>,
@@ -68,6 +81,8 @@ pub(super) struct PodArgs {
     /// Simulate every chip on its own, not a stage as one: the same result, later
     #[arg(long)]
     pub(super) flat: bool,
+    #[command(flatten)]
+    pub(super) goodput: GoodputArgs,
     /// Change a field of the system file: arch.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
@@ -90,20 +105,27 @@ pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
         system: &args.system,
         sets: &sets,
         model: &args.model,
-        parallel: &args.parallel,
+        parallel: args.parallel.as_deref().unwrap_or_default(),
         stack: args.stack.as_deref(),
         batch: args.batch,
-        micro_batch: args.micro_batch,
+        micro_batch: args.micro_batch.unwrap_or(1),
         sequence: args.seq,
         sparsity: args.sparsity,
         flat: args.flat,
     };
+    let failures = args.goodput.failures()?;
+    if args.search {
+        let shown = Shown { failures, out: args.out.as_deref(), format: args.format };
+        return pod_search::search(&args.search_args, request, args.micro_batch.is_some(), shown);
+    }
     let mut noted = |note: &str| {
         // A closed standard error costs nothing but this line.
         let _ = writeln!(io::stderr().lock(), "note: {note}");
     };
     let (files, text) = progress::watched("simulating a step", || {
         analysis::pod(&request, &mut noted, |system, stack, job, step| -> Result<_, Failure> {
+            let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
+            let step = &Step { goodput, ..step.clone() };
             let report = PodReport { system, stack, job, step };
             let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
             Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))

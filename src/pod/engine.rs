@@ -6,126 +6,30 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use super::network::{Demand, Flow, Network, Traffic};
-use super::schedule::Work;
+use super::network::{Flow, Network, Traffic};
+use super::schedule::{PassKind, Work};
 use crate::fluid::{ActivityId, Completion};
 
-/// What happens in a span of time on an actor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SpanKind {
-    /// A forward pass.
-    Forward,
-    /// A backward pass, with what it computes again.
-    Backward,
-    /// Waits for a transfer that is under way.
-    Transfer,
-    /// Gradients are reduced over the replicas.
-    Reduce,
-    /// The optimiser's step.
-    Optimizer,
-}
+mod plan;
+mod streams;
 
-/// A span of time on an actor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// Actor.
-    pub actor: usize,
-    /// What it does.
-    pub kind: SpanKind,
-    /// Start and end, nanoseconds.
-    pub time: (u64, u64),
-    /// Micro-batch.
-    pub micro: u64,
-    /// Part of the stage.
-    pub part: u64,
-}
-
-/// One actor.
-#[derive(Debug, Clone)]
-pub struct Actor {
-    /// What it does, in order.
-    pub order: Vec<Work>,
-    /// Nanoseconds of a forward pass of each part, and of a backward pass.
-    pub forward_ns: Vec<u64>,
-    /// See there.
-    pub backward_ns: Vec<u64>,
-    /// The actors before and after it in the pipeline (both are itself without one), and the demand of a transfer there.
-    pub next: (usize, Demand),
-    /// See there.
-    pub previous: (usize, Demand),
-    /// The first stage; its next but one part lies on the last of them.
-    pub is_first: bool,
-    /// The last stage.
-    pub is_last: bool,
-    /// Nanoseconds of the optimiser's step.
-    pub optimizer_ns: u64,
-}
-
-/// A reduction of gradients: it starts when all its actors have done their last backward pass.
-#[derive(Debug, Clone)]
-pub struct Reduction {
-    /// Actors, each once.
-    pub actors: Vec<usize>,
-    /// Its phases: nanoseconds before the bytes, and the bytes.
-    pub phases: Vec<(u64, Demand)>,
-    /// Share of the links' rate that it reaches.
-    pub rate_share: f64,
-}
-
-/// What is simulated.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Actors, the stages in order.
-    pub actors: Vec<Actor>,
-    /// Reductions.
-    pub reductions: Vec<Reduction>,
-    /// Parts of each stage.
-    pub parts: u64,
-    /// Nanoseconds of a transfer beside its bytes.
-    pub message_ns: u64,
-    /// A sender waits for the receiver.
-    pub blocking: bool,
-}
-
-/// What an actor did, nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// Forward and backward passes.
-    pub work: u64,
-    /// Waiting for transfers under way.
-    pub transfer: u64,
-    /// Waiting for other stages.
-    pub bubble: u64,
-    /// Reducing gradients.
-    pub reduce: u64,
-    /// The optimiser's step.
-    pub optimizer: u64,
-}
-
-/// The result.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Simulated {
-    /// When the last actor has ended.
-    pub end: u64,
-    /// By actor.
-    pub spent: Vec<Spent>,
-    /// In the order of their ends.
-    pub spans: Vec<Span>,
-    /// Bytes of transfers between stages by level.
-    pub transfer_bytes: Vec<u64>,
-}
+pub use plan::{Actor, Passes, Plan, Reduction, Simulated, Span, SpanKind, Spent, Unit};
+pub use streams::{Collective, Stream};
+use streams::{Next, Streams};
 
 /// A micro-batch, a part and a direction at an actor: what a pass waits for.
-type Input = (usize, bool, u64, u64);
+type Input = (usize, PassKind, u64, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A pass ends.
+    /// A unit of a pass ends.
     Done(usize),
     /// The bytes of a transfer start: an index of `transfers`.
     Send(usize),
     /// The bytes of a phase of a reduction start.
     Reduce(usize),
+    /// The bytes of a phase of a stream start.
+    Stream(usize),
     /// An optimiser's step ends.
     Updated(usize),
 }
@@ -153,10 +57,36 @@ struct Reducing {
     since: u64,
 }
 
+/// How far the next pass of an actor is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum PassState {
+    /// What it receives is not there.
+    #[default]
+    Waiting,
+    /// It has begun, and no unit computes.
+    Between,
+    /// A unit computes.
+    Computing,
+}
+
 #[derive(Debug, Default, Clone)]
 struct State {
     at: usize,
-    is_working: bool,
+    pass: PassState,
+    /// The unit of the pass.
+    unit: usize,
+    /// The pass and the unit whose weights are asked for next.
+    ahead: (usize, usize),
+    /// Gathers that were asked for, that computing has begun on, and that it has ended on.
+    asked: u64,
+    used: u64,
+    freed: u64,
+    /// Scatters that were asked for.
+    scattered: u64,
+    /// All passes are done and nothing is being sent.
+    is_past: bool,
+    /// The last of its spans.
+    last_span: Option<usize>,
     /// A blocking transfer is under way.
     is_sending: bool,
     free_since: u64,
@@ -176,6 +106,7 @@ struct Engine<'p, 's> {
     /// What has arrived: when it was sent.
     arrived: BTreeMap<Input, u64>,
     reductions: Vec<Reducing>,
+    streams: Streams,
     result: Simulated,
 }
 
@@ -201,6 +132,7 @@ pub fn simulate(plan: &Plan, network: &Network<'_>) -> Simulated {
         reduction.actors.iter().for_each(|&actor| states[actor].reductions_left += 1);
         reductions.push(Reducing { flows, phase: 0, missing: reduction.actors.len(), since: 0 });
     }
+    let streams = Streams::new(&plan.streams, &mut traffic);
     let result = Simulated { spent: vec![Spent::default(); plan.actors.len()], ..Simulated::default() };
     let events = BinaryHeap::new();
     let arrived = BTreeMap::new();
@@ -215,15 +147,18 @@ pub fn simulate(plan: &Plan, network: &Network<'_>) -> Simulated {
         reduction_of_activity,
         arrived,
         reductions,
+        streams,
         result,
     };
     engine.run();
+    engine.result.stream_bytes = engine.streams.bytes;
     engine.result
 }
 
 impl Engine<'_, '_> {
     fn run(&mut self) {
         for actor in 0..self.states.len() {
+            self.ask_ahead(actor, 0);
             self.try_start(actor, 0);
         }
         let mut completed: Vec<Completion> = Vec::new();
@@ -241,6 +176,11 @@ impl Engine<'_, '_> {
                     Event::Done(actor) => self.done(actor, at),
                     Event::Send(way) => self.send(way),
                     Event::Reduce(reduction) => self.reduce(reduction, at),
+                    Event::Stream(stream) => {
+                        if !self.streams.start(stream, &mut self.traffic) {
+                            self.phase_ended(stream, at);
+                        }
+                    }
                     Event::Updated(actor) => {
                         let step = self.plan.actors[actor].optimizer_ns;
                         self.spend(actor, SpanKind::Optimizer, (at - step, at));
@@ -257,19 +197,25 @@ impl Engine<'_, '_> {
     }
 
     fn spend(&mut self, actor: usize, kind: SpanKind, time: (u64, u64)) {
-        self.span(actor, kind, time, Work { backward: false, micro: 0, part: 0 });
+        self.span(actor, kind, time, Work { pass: PassKind::Forward, micro: 0, part: 0 });
     }
 
     fn span(&mut self, actor: usize, kind: SpanKind, time: (u64, u64), work: Work) {
         let spent = &mut self.result.spent[actor];
         *match kind {
-            SpanKind::Forward | SpanKind::Backward => &mut spent.work,
+            SpanKind::Forward | SpanKind::Backward | SpanKind::Weights => &mut spent.work,
             SpanKind::Transfer => &mut spent.transfer,
-            SpanKind::Reduce => &mut spent.reduce,
+            SpanKind::Reduce | SpanKind::Sharded => &mut spent.reduce,
             SpanKind::Optimizer => &mut spent.optimizer,
         } += time.1 - time.0;
-        if time.1 > time.0 || kind == SpanKind::Optimizer {
-            self.result.spans.push(Span { actor, kind, time, micro: work.micro, part: work.part });
+        let span = Span { actor, kind, time, micro: work.micro, part: work.part };
+        // Units of a pass without a pause between them are one span.
+        let last = self.states[actor].last_span.and_then(|at| self.result.spans.get_mut(at));
+        if let Some(last) = last.filter(|last| Span { time, ..**last } == span && last.time.1 == time.0) {
+            last.time.1 = time.1;
+        } else if time.1 > time.0 || kind == SpanKind::Optimizer {
+            self.states[actor].last_span = Some(self.result.spans.len());
+            self.result.spans.push(span);
         }
     }
 
@@ -277,7 +223,24 @@ impl Engine<'_, '_> {
     fn is_end(&self, actor: usize, work: Work, receives: bool) -> bool {
         let of = &self.plan.actors[actor];
         let (first, last) = (of.is_first && work.part == 0, of.is_last && work.part + 1 == self.plan.parts);
-        if work.backward == receives { last } else { first }
+        match work.pass {
+            PassKind::Forward => {
+                if receives {
+                    first
+                } else {
+                    last
+                }
+            }
+            PassKind::Backward => {
+                if receives {
+                    last
+                } else {
+                    first
+                }
+            }
+            // All operands lie on the chip.
+            PassKind::Weights | PassKind::Update => true,
+        }
     }
 
     fn try_start(&mut self, actor: usize, now: u64) {
@@ -285,45 +248,136 @@ impl Engine<'_, '_> {
         let Some(&work) = self.plan.actors[actor].order.get(state.at) else {
             return;
         };
-        if state.is_working || state.is_sending {
+        if state.pass != PassState::Waiting || state.is_sending {
             return;
         }
         if !self.is_end(actor, work, true) {
-            let Some(sent) = self.arrived.remove(&(actor, work.backward, work.micro, work.part)) else { return };
+            let Some(sent) = self.arrived.remove(&(actor, work.pass, work.micro, work.part)) else { return };
             // Of the time that it has waited, that in which the transfer was under way.
             let since = self.states[actor].free_since.max(sent);
             if since < now {
                 self.span(actor, SpanKind::Transfer, (since, now), work);
             }
         }
-        let of = &self.plan.actors[actor];
-        let times = if work.backward { &of.backward_ns } else { &of.forward_ns };
-        let time = times[work.part as usize];
-        self.states[actor].is_working = true;
-        self.events.push(Reverse((now + time, Event::Done(actor))));
+        let state = &mut self.states[actor];
+        (state.pass, state.unit, state.free_since) = (PassState::Between, 0, now);
+        self.try_unit(actor, now);
     }
 
+    /// Starts the next unit of the pass under way if what it needs of the replicas is there.
+    fn try_unit(&mut self, actor: usize, now: u64) {
+        let plan = self.plan;
+        let (of, state) = (&plan.actors[actor], &self.states[actor]);
+        let Some(&work) = of.order.get(state.at).filter(|_| state.pass == PassState::Between) else { return };
+        let Some(&unit) = of.passes.units(work).get(state.unit) else {
+            return self.pass_ended(actor, now);
+        };
+        let is_gathered =
+            of.gathers.is_none_or(|stream| unit.gather.is_none() || self.streams.done(stream) > state.used);
+        // One set of gradients may wait for its scatter while the next is computed.
+        let has_room =
+            of.scatters.is_none_or(|stream| unit.scatter.is_none() || self.streams.done(stream) + 1 >= state.scattered);
+        if !is_gathered || !has_room {
+            return;
+        }
+        let since = state.free_since;
+        if since < now {
+            self.span(actor, SpanKind::Sharded, (since, now), work);
+        }
+        let state = &mut self.states[actor];
+        state.pass = PassState::Computing;
+        state.used += u64::from(unit.gather.is_some());
+        self.events.push(Reverse((now + unit.ns, Event::Done(actor))));
+        self.ask_ahead(actor, now);
+    }
+
+    /// Asks for the weights of as many units as may be gathered by now.
+    fn ask_ahead(&mut self, actor: usize, now: u64) {
+        let plan = self.plan;
+        let of = &plan.actors[actor];
+        let Some(stream) = of.gathers else { return };
+        let state = &mut self.states[actor];
+        let allowed = (state.used + plan.prefetch).max(state.freed + 1);
+        while state.asked < allowed {
+            let Some(&work) = of.order.get(state.ahead.0) else { break };
+            let Some(unit) = of.passes.units(work).get(state.ahead.1) else {
+                state.ahead = (state.ahead.0 + 1, 0);
+                continue;
+            };
+            state.ahead.1 += 1;
+            if let Some(collective) = unit.gather {
+                state.asked += 1;
+                self.streams.ask(&plan.streams, stream, actor, collective);
+            }
+        }
+        self.begin(stream, now);
+    }
+
+    fn begin(&mut self, stream: usize, now: u64) {
+        if let Next::After(delay) = self.streams.begin(&self.plan.streams, stream) {
+            self.events.push(Reverse((now + delay, Event::Stream(stream))));
+        }
+    }
+
+    fn phase_ended(&mut self, stream: usize, now: u64) {
+        let plan = self.plan;
+        if let Some(delay) = self.streams.phase_ended(&plan.streams, stream) {
+            self.events.push(Reverse((now + delay, Event::Stream(stream))));
+            return;
+        }
+        self.begin(stream, now);
+        for &actor in &plan.streams[stream].actors {
+            self.try_unit(actor, now);
+            self.try_finish(actor, now);
+        }
+    }
+
+    /// A unit has been computed.
     fn done(&mut self, actor: usize, now: u64) {
         let plan = self.plan;
         let of = &plan.actors[actor];
-        let work = of.order[self.states[actor].at];
-        let times = if work.backward { &of.backward_ns } else { &of.forward_ns };
-        let kind = if work.backward { SpanKind::Backward } else { SpanKind::Forward };
-        self.span(actor, kind, (now - times[work.part as usize], now), work);
         let state = &mut self.states[actor];
-        (state.is_working, state.free_since) = (false, now);
+        let work = of.order[state.at];
+        let unit = of.passes.units(work)[state.unit];
+        (state.pass, state.free_since) = (PassState::Between, now);
+        state.unit += 1;
+        state.freed += u64::from(unit.gather.is_some());
+        let kind = match work.pass {
+            PassKind::Forward => SpanKind::Forward,
+            PassKind::Backward => SpanKind::Backward,
+            PassKind::Weights => SpanKind::Weights,
+            PassKind::Update => SpanKind::Optimizer,
+        };
+        self.span(actor, kind, (now - unit.ns, now), work);
+        if let (Some(stream), Some(collective)) = (of.scatters, unit.scatter) {
+            self.states[actor].scattered += 1;
+            self.streams.ask(&plan.streams, stream, actor, collective);
+            self.begin(stream, now);
+        }
+        self.ask_ahead(actor, now);
+        self.try_unit(actor, now);
+    }
+
+    /// The last unit of a pass has been computed.
+    fn pass_ended(&mut self, actor: usize, now: u64) {
+        let plan = self.plan;
+        let of = &plan.actors[actor];
+        let work = of.order[self.states[actor].at];
+        let is_backward = work.pass == PassKind::Backward;
+        let state = &mut self.states[actor];
+        state.pass = PassState::Waiting;
         state.at += 1;
         let is_last = state.at == of.order.len();
         if !self.is_end(actor, work, false) {
             let (peer, way) =
-                if work.backward { (of.previous.0, self.way_of[actor][1]) } else { (of.next.0, self.way_of[actor][0]) };
+                if is_backward { (of.previous.0, self.way_of[actor][1]) } else { (of.next.0, self.way_of[actor][0]) };
             // Around the ends of the pipeline a micro-batch goes on to another part.
-            let part = match work.backward {
+            let part = match is_backward {
                 false if of.is_last => work.part + 1,
                 true if of.is_first => work.part - 1,
                 _ => work.part,
             };
-            let input = (peer, work.backward, work.micro, part);
+            let input = (peer, work.pass, work.micro, part);
             if self.ways[way].flow.activity().is_none() {
                 // The next part lies on this stage.
                 self.arrived.insert(input, now);
@@ -338,9 +392,8 @@ impl Engine<'_, '_> {
         }
         if is_last {
             // A blocking transfer comes before what follows the last pass.
-            if !self.states[actor].is_sending {
-                self.finished(actor, now);
-            }
+            self.states[actor].is_past = true;
+            self.try_finish(actor, now);
         } else {
             self.try_start(actor, now);
         }
@@ -380,23 +433,33 @@ impl Engine<'_, '_> {
                 let since = state.free_since;
                 state.free_since = now;
                 self.spend(sender, SpanKind::Transfer, (since, now));
-                if self.states[sender].at == self.plan.actors[sender].order.len() {
-                    self.finished(sender, now);
-                } else {
-                    self.try_start(sender, now);
-                }
+                self.try_finish(sender, now);
+                self.try_start(sender, now);
             }
             self.next_transfer(way, now);
             self.try_start(input.0, now);
         } else if let Some(&reduction) = self.reduction_of_activity.get(&activity) {
             self.reductions[reduction].phase += 1;
             self.next_phase(reduction, now);
+        } else if let Some(stream) = self.streams.of(activity) {
+            self.phase_ended(stream, now);
         }
     }
 
-    /// The last pass of an actor has ended.
-    fn finished(&mut self, actor: usize, now: u64) {
+    /// What follows the last pass of an actor, once all that it sends and scatters is done.
+    fn try_finish(&mut self, actor: usize, now: u64) {
         let plan = self.plan;
+        let state = &mut self.states[actor];
+        let scatters = plan.actors[actor].scatters;
+        let is_scattered = scatters.is_none_or(|stream| self.streams.done(stream) >= state.scattered);
+        if !state.is_past || state.is_sending || !is_scattered {
+            return;
+        }
+        state.is_past = false;
+        let since = state.free_since;
+        if since < now {
+            self.spend(actor, SpanKind::Sharded, (since, now));
+        }
         self.states[actor].free_since = now;
         for (index, _) in plan.reductions.iter().enumerate().filter(|(_, of)| of.actors.contains(&actor)) {
             self.reductions[index].missing -= 1;

@@ -17,6 +17,8 @@ pub(super) struct Passes {
     pub attention: Vec<KernelCall>,
     /// Backward.
     pub backward: Vec<KernelCall>,
+    /// Of these, what only gradients of weights need.
+    pub weights: Vec<KernelCall>,
 }
 
 /// Shapes on a chip.
@@ -161,16 +163,24 @@ pub(super) fn layer(job: &Job, stack: StackKind) -> Passes {
     backward.extend(of_norm);
     // Gradients are added to those of the micro-batches before.
     backward.push(Shape::stream(job.layer_parameters(), 1, 6));
-    Passes { forward, attention, backward }
+    // A product's second gradient and the sum of the rows for its bias, and adding gradients.
+    let mut weights: Vec<KernelCall> = Vec::new();
+    for (n, k) in [(hidden, inner), (up, hidden), (hidden, wide), (packed, hidden)] {
+        weights.extend_from_slice(&of_product(n, k)[1..]);
+    }
+    weights.extend(backward.last());
+    Passes { forward, attention, backward, weights }
 }
 
 /// Embedding of the tokens, on the first stage.
 pub(super) fn embedding(job: &Job) -> Passes {
     let Shape { rows, hidden, .. } = Shape::new(job);
+    let backward = vec![Shape::stream(rows, hidden, 5), Shape::stream(rows, hidden, 6)];
     Passes {
         forward: vec![Shape::stream(rows, hidden, 4), Shape::stream(rows, hidden, 6), Shape::stream(rows, hidden, 5)],
         attention: Vec::new(),
-        backward: vec![Shape::stream(rows, hidden, 5), Shape::stream(rows, hidden, 6)],
+        weights: backward.clone(),
+        backward,
     }
 }
 
@@ -197,5 +207,6 @@ pub(super) fn logits(job: &Job) -> Passes {
             product(hidden, columns, rows),
             Shape::stream(own_rows, hidden, 10),
         ],
+        weights: vec![product(hidden, columns, rows)],
     }
 }

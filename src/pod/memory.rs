@@ -1,21 +1,23 @@
 //! Memory of a chip by kind, and what would make a step fit.
 
 use super::parallel::{Job, Recompute, Schedule};
-use super::schedule::{most_held, order};
+use super::schedule::held;
 use super::system::{StackKind, System};
 
 /// Bytes of a chip.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Weights, 2 bytes each.
+    /// Weights, 2 bytes each, divided over the replicas with ZeRO-3.
     pub weights: u64,
-    /// Their gradients, 2 bytes each.
+    /// Their gradients, 2 bytes each, divided over the replicas from ZeRO-2.
     pub gradients: u64,
-    /// Master weights and two moments, 12 bytes a parameter, divided over the replicas with ZeRO-1.
+    /// Master weights and two moments, 12 bytes a parameter, divided over the replicas from ZeRO-1; none if they lie with
+    /// the host.
     pub optimizer: u64,
     /// What is kept for the backward pass, at the moment of the peak.
     pub activations: u64,
-    /// Activations and gradients on their way between stages, and a gathered operand.
+    /// Activations and gradients on their way between stages, a gathered operand, gathered weights, and gradients that
+    /// are not scattered yet.
     pub buffers: u64,
     /// Micro-batches, counted in parts of a stage, whose activations are held at the peak.
     pub held: u64,
@@ -49,7 +51,7 @@ fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
 pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let p = &job.parallel;
     let parameters = job.stage_parameters(stage);
-    let held = most_held(&order(p.schedule, (stage, p.pp), job.micro_batches()));
+    let held = held(p.schedule, (stage, p.pp), job.micro_batches());
     let (kept, scores) = layer_bytes(job, stack);
     let sbh = job.sequence * job.micro_batch * job.architecture.hidden;
     let input = 2 * sbh / if p.sp { p.tp } else { 1 };
@@ -65,15 +67,50 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
         activations = activations.saturating_add(logits);
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
+    let [of_state, of_gradients, of_weights] = p.sharding();
+    // Every micro-batch under way keeps the weights of its forward pass.
+    let versions = if p.schedule == Schedule::PipeDream { held } else { 1 };
     Memory {
-        weights: 2 * parameters,
-        gradients: 2 * parameters,
-        optimizer: (12 * parameters).div_ceil(if p.zero { p.dp } else { 1 }),
+        weights: (2 * parameters * versions).div_ceil(of_weights),
+        gradients: (2 * parameters).div_ceil(of_gradients),
+        optimizer: if p.offload { 0 } else { (12 * parameters).div_ceil(of_state) },
         activations,
-        buffers: between + if p.tp > 1 { 2 * sbh } else { 0 },
+        buffers: between + if p.tp > 1 { 2 * sbh } else { 0 } + whole_units(job, stage),
         held,
         stage,
     }
+}
+
+/// Bytes of the units that are whole at one time although their stage is divided over the replicas: with ZeRO-3 the
+/// weights of the one that computes and of those gathered ahead; from ZeRO-2 the gradients of the one that computes, and
+/// of one that is being scattered.
+fn whole_units(job: &Job, stage: u64) -> u64 {
+    let p = &job.parallel;
+    if !p.shards_passes() {
+        return 0;
+    }
+    let mut units = vec![job.layer_parameters(); (job.layers_of_part() * p.schedule.parts()) as usize];
+    let (tokens, positions) = job.table_parameters();
+    if stage == 0 {
+        units.push(tokens + positions);
+    }
+    if stage + 1 == p.pp {
+        units.push(tokens);
+    }
+    units.sort_unstable_by(|a, b| b.cmp(a));
+    let largest = |count: u64| units.iter().take(count as usize).sum::<u64>();
+    2 * largest(2) + if p.zero >= 3 { 2 * largest(1 + p.prefetch) } else { 0 }
+}
+
+/// Bytes of the hosts' memory that the chips of one host take.
+pub fn of_host(system: &System, job: &Job) -> u64 {
+    let p = &job.parallel;
+    if !p.offload {
+        return 0;
+    }
+    let most = (0..p.pp).map(|stage| job.stage_parameters(stage)).max().unwrap_or(0);
+    let chips = system.levels.first().map_or(1, |level| level.members).min(p.chips());
+    (12 * most).div_ceil(p.sharding()[0]).saturating_mul(chips)
 }
 
 /// Memory of the fullest stage.
@@ -101,12 +138,12 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
         change(&mut changed);
         changed
     };
-    if !p.zero && p.dp > 1 {
-        consider(
-            &mut list,
-            "zero=1 (the optimiser's state over the replicas)".to_owned(),
-            with(&|job| job.parallel.zero = true),
-        );
+    let zero = |stage: u64, what: &str| {
+        let cheaper = p.dp > 1 && p.zero < stage;
+        cheaper.then(|| (format!("zero={stage} ({what} over the replicas)"), with(&|job| job.parallel.zero = stage)))
+    };
+    if let Some((what, changed)) = zero(1, "the optimiser's state") {
+        consider(&mut list, what, changed);
     }
     if !p.sp && p.tp > 1 {
         consider(
@@ -129,6 +166,11 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
             consider(&mut list, what, with(&|job| job.parallel.recompute = recompute));
         }
     }
+    for (stage, what) in [(2, "gradients too"), (3, "weights too")] {
+        if let Some((what, changed)) = zero(stage, what) {
+            consider(&mut list, what, changed);
+        }
+    }
     let mut micro = job.micro_batch / 2;
     while micro >= 1 {
         consider(&mut list, format!("--micro-batch {micro}"), with(&|job| job.micro_batch = micro));
@@ -147,19 +189,36 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
         );
     }
     if list.is_empty() {
+        together(&mut list, job, &consider);
+    }
+    list.truncate(6);
+    list
+}
+
+/// Several changes at once, with the optimiser's state divided over the replicas, else with all of it.
+fn together(list: &mut Vec<String>, job: &Job, consider: &dyn Fn(&mut Vec<String>, String, Job)) {
+    let p = &job.parallel;
+    let with = |change: &dyn Fn(&mut Job)| {
+        let mut changed = job.clone();
+        change(&mut changed);
+        changed
+    };
+    for (stage, divided) in [(1, "zero=1"), (3, "zero=3")] {
+        if !list.is_empty() || p.zero > stage {
+            continue;
+        }
         let all = |job: &mut Job| {
-            (job.parallel.zero, job.parallel.recompute) = (job.parallel.dp > 1, Recompute::Full);
+            let zero = if job.parallel.dp > 1 { stage } else { job.parallel.zero };
+            (job.parallel.zero, job.parallel.recompute) = (zero, Recompute::Full);
             (job.micro_batch, job.parallel.sp) = (1, job.parallel.tp > 1);
         };
-        consider(&mut list, "zero=1, sp=1, recompute=full and --micro-batch 1 together".to_owned(), with(&all));
+        consider(list, format!("{divided}, sp=1, recompute=full and --micro-batch 1 together"), with(&all));
         for factor in [2, 4, 8, 16, 32, 64] {
             let more = |job: &mut Job| {
                 all(job);
                 job.parallel.pp *= factor;
             };
-            consider(&mut list, format!("the same with pp={}", p.pp * factor), with(&more));
+            consider(list, format!("the same with pp={}", p.pp * factor), with(&more));
         }
     }
-    list.truncate(6);
-    list
 }

@@ -6,23 +6,32 @@
 
 mod collective;
 mod engine;
+mod goodput;
 mod graph;
 mod kernels;
 mod memory;
 mod network;
 mod parallel;
 mod schedule;
+mod search;
+
+mod sharded;
 mod spec;
 mod stage;
 mod system;
 mod training;
 
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
-pub use engine::{Actor, Plan, Reduction, Simulated, Span, SpanKind, Spent, simulate};
-pub use memory::{Memory, of_job, remedies};
+pub use engine::{
+    Actor, Collective, Passes, Plan, Reduction, Simulated, Span, SpanKind, Spent, Stream, Unit, simulate,
+};
+pub use goodput::{Failures, Goodput};
+pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};
 pub use parallel::{Job, Parallel, Recompute, Schedule};
-pub use schedule::{Work, most_held, order};
+pub use schedule::{PassKind, Work, most_held, order};
+pub use search::{Candidate, Counts, Found, Objective, Search, search};
+
 pub use spec::{dgx_a100, is_system, open};
 pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
 pub use training::{Detail, Step, StepTime, step};

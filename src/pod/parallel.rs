@@ -14,6 +14,12 @@ pub enum Schedule {
     OneForwardOneBackward,
     /// The same with several parts of the model on each stage (Narayanan et al., 2021).
     Interleaved(u64),
+    /// 1F1B whose backward passes leave the gradients of weights to passes of their own, which fill most of the bubbles
+    /// (Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, ZB-H1).
+    ZeroBubble,
+    /// 1F1B that never drains: an update after every micro-batch, on weights that are kept until its backward pass
+    /// (Narayanan et al., *`PipeDream`*, 2019).
+    PipeDream,
 }
 
 impl Schedule {
@@ -24,6 +30,8 @@ impl Schedule {
             Self::GPipe => "gpipe".to_owned(),
             Self::OneForwardOneBackward => "1f1b".to_owned(),
             Self::Interleaved(parts) => format!("interleaved:{parts}"),
+            Self::ZeroBubble => "zb-h1".to_owned(),
+            Self::PipeDream => "pipedream".to_owned(),
         }
     }
 
@@ -70,8 +78,13 @@ pub struct Parallel {
     pub schedule: Schedule,
     /// What is computed again.
     pub recompute: Recompute,
-    /// The optimiser's state is divided over the replicas (Rajbhandari et al., *`ZeRO`*, 2020, stage 1).
-    pub zero: bool,
+    /// What is divided over the replicas (Rajbhandari et al., *`ZeRO`*, 2020): from 1 the optimiser's state, from 2
+    /// gradients too, and with 3 weights too.
+    pub zero: u64,
+    /// With `zero` 3: units (layers, embedding, logits) whose weights are gathered ahead of the one that computes.
+    pub prefetch: u64,
+    /// The optimiser's state lies in the memory of the host.
+    pub offload: bool,
 }
 
 impl Default for Parallel {
@@ -83,7 +96,9 @@ impl Default for Parallel {
             sp: false,
             schedule: Schedule::OneForwardOneBackward,
             recompute: Recompute::None,
-            zero: false,
+            zero: 0,
+            prefetch: 1,
+            offload: false,
         }
     }
 }
@@ -118,7 +133,7 @@ impl Parallel {
                 "dp" => parallel.dp = count()?,
                 "sp" => parallel.sp = flag(value).ok_or_else(|| refuse(key, value, "0 or 1"))?,
                 "schedule" => {
-                    let expected = "naive, gpipe, 1f1b or interleaved:PARTS";
+                    let expected = "naive, gpipe, 1f1b, interleaved:PARTS, zb-h1 or pipedream";
                     parallel.schedule = schedule(value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "recompute" => {
@@ -127,19 +142,26 @@ impl Parallel {
                     parallel.recompute = found.1;
                 }
                 "zero" => {
-                    parallel.zero =
-                        flag(value).ok_or_else(|| refuse(key, value, "0 or 1: further stages are not modelled"))?;
+                    let stage = value.parse().ok().filter(|stage| *stage <= 3);
+                    parallel.zero = stage.ok_or_else(|| refuse(key, value, "0, 1, 2 or 3"))?;
+                }
+                "prefetch" => {
+                    let units = value.parse().ok().filter(|units| *units <= MOST_PREFETCH);
+                    parallel.prefetch = units.ok_or_else(|| refuse(key, value, "a count from 0 to 64"))?;
+                }
+                "offload" => {
+                    let kinds = [("none", false), ("optimizer", true)];
+                    let found = kinds.into_iter().find(|(name, _)| *name == value);
+                    parallel.offload = found.ok_or_else(|| refuse(key, value, "none or optimizer"))?.1;
                 }
                 "cp" | "ep" | "seq_chunks" if count()? == 1 => {}
-                "offload" if value == "none" => {}
-                "cp" | "ep" | "seq_chunks" | "offload" => {
+                "cp" | "ep" | "seq_chunks" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }
                 _ => {
                     let title = format!("`--parallel`: unknown key {key:?}");
-                    return Err(
-                        Diagnostic::new(title).with_help("keys are tp, pp, dp, sp, schedule, recompute and zero")
-                    );
+                    let keys = "keys are tp, pp, dp, sp, schedule, recompute, zero, prefetch and offload";
+                    return Err(Diagnostic::new(title).with_help(keys));
                 }
             }
         }
@@ -151,11 +173,37 @@ impl Parallel {
         self.tp.saturating_mul(self.pp).saturating_mul(self.dp)
     }
 
+    /// Replicas that share out the optimiser's state, gradients and weights.
+    pub fn sharding(&self) -> [u64; 3] {
+        [1, 2, 3].map(|stage| if self.zero >= stage { self.dp } else { 1 })
+    }
+
+    /// What lies with the host, as on the command line.
+    pub fn offload_name(&self) -> &'static str {
+        if self.offload { "optimizer" } else { "none" }
+    }
+
+    /// Launches of gathers and scatters of a layer in a forward and in a backward pass.
+    pub fn sharding_launches(&self) -> [u64; 2] {
+        if !self.shards_passes() {
+            return [0, 0];
+        }
+        if self.zero >= 3 { [1, 2] } else { [0, 1] }
+    }
+
+    /// Whether replicas gather weights or scatter gradients during the passes.
+    pub fn shards_passes(&self) -> bool {
+        self.zero >= 2 && self.dp > 1
+    }
+
     /// The chip of a place.
     pub fn chip(&self, stage: u64, replica: u64, rank: u64) -> u64 {
         (stage * self.dp + replica) * self.tp + rank
     }
 }
+
+/// Most units whose weights are gathered ahead.
+const MOST_PREFETCH: u64 = 64;
 
 fn flag(text: &str) -> Option<bool> {
     match text {
@@ -170,6 +218,8 @@ fn schedule(text: &str) -> Option<Schedule> {
         "naive" => Schedule::Naive,
         "gpipe" => Schedule::GPipe,
         "1f1b" => Schedule::OneForwardOneBackward,
+        "zb-h1" => Schedule::ZeroBubble,
+        "pipedream" => Schedule::PipeDream,
         _ => {
             let parts = text.strip_prefix("interleaved:")?.parse::<u64>().ok()?;
             Schedule::Interleaved((1..=1 << 16).contains(&parts).then_some(parts)?)
@@ -245,9 +295,11 @@ impl Job {
                 return Err(Diagnostic::new(format!("{what} = {divisor} does not divide the {number} {of}")));
             }
         }
-        let passes = parts.saturating_mul(2 * self.micro_batches());
+        // Passes whose weights come a layer at a time are simulated layer by layer.
+        let of_part = if p.shards_passes() { self.layers_of_part() } else { 1 };
+        let passes = parts.saturating_mul(2 * self.micro_batches()).saturating_mul(of_part);
         if passes > MOST_PASSES {
-            let title = format!("a step has {passes} passes of stages, at most {MOST_PASSES} are simulated");
+            let title = format!("a step has {passes} passes of stages or layers, at most {MOST_PASSES} are simulated");
             return Err(Diagnostic::new(title).with_help("use fewer or larger micro-batches, stages or parts"));
         }
         if let Schedule::Interleaved(_) = p.schedule
@@ -256,6 +308,15 @@ impl Job {
             let title =
                 format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
             return Err(Diagnostic::new(title).with_help("change `--batch`, `--micro-batch`, dp or pp"));
+        }
+        if p.schedule == Schedule::PipeDream && p.dp > 1 {
+            let title = format!("pipedream updates after every micro-batch: dp is {}, only 1 is modelled", p.dp);
+            return Err(Diagnostic::new(title).with_help("use more stages, or schedule=1f1b"));
+        }
+        if p.schedule == Schedule::PipeDream && p.pp > 1 && a.tied {
+            let title = format!("pipedream: the first and the last stage of {} share a table", self.model);
+            let help = "only models with an output matrix of their own are modelled with pipedream; use schedule=1f1b";
+            return Err(Diagnostic::new(title).with_help(help));
         }
         if p.sp && (p.tp == 1 || !self.sequence.is_multiple_of(p.tp)) {
             let title = format!("sp = 1 needs tp above 1 that divides the {} tokens of a sequence", self.sequence);

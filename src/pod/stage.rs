@@ -4,7 +4,7 @@ use super::collective::{Call, CollectiveKind, plan};
 use super::graph::{self, Piece};
 use super::kernels;
 use super::network::Network;
-use super::parallel::{Job, Recompute};
+use super::parallel::{Job, Recompute, Schedule};
 use super::system::{Stack, StackKind, System};
 use crate::arch::{AnyChip, Chip, Gpu};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
@@ -69,8 +69,10 @@ impl Pass {
 pub(super) struct PieceTime {
     /// Forward.
     pub forward: Pass,
-    /// Backward.
+    /// Backward, without the pass for gradients of weights if the schedule has one.
     pub backward: Pass,
+    /// The pass for gradients of weights.
+    pub weights: Pass,
     /// The optimiser's step, where the chip's simulation has one.
     pub update: f64,
 }
@@ -154,14 +156,38 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
 /// # Errors
 /// What the chip's simulation refuses.
 pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+    raw_pieces(system, stack, job, comm).map(|raw| finished(system, job, comm, &raw))
+}
+
+/// What the chip's simulation gives: of a GPU one layer with its collectives, of an RDU all layers of a part without them.
+///
+/// # Errors
+/// What the chip's simulation refuses.
+pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
     match &system.chip {
         AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
-        AnyChip::Rdu(chip) => on_rdu(chip, stack, job, comm),
+        AnyChip::Rdu(chip) => on_rdu(chip, stack, job),
         AnyChip::Bsp(chip) => {
             let title = format!("{} is a chip of kind \"bsp\": systems of such chips are not modelled", chip.name);
             Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
         }
     }
+}
+
+/// The times of all pieces, from what the chip's simulation gave.
+pub(super) fn finished(system: &System, job: &Job, comm: &TensorComm, raw: &Pieces) -> Pieces {
+    let (mut of, count) = (*raw, job.layers_of_part());
+    if matches!(system.chip, AnyChip::Gpu(_)) {
+        (of.layers.forward, of.layers.backward) = (raw.layers.forward.times(count), raw.layers.backward.times(count));
+        of.layers.weights = raw.layers.weights.times(count);
+        return of;
+    }
+    let again = if job.parallel.recompute == Recompute::Full { comm.forward } else { 0.0 };
+    of.layers.forward.tensor_comm = comm.forward * count as f64;
+    of.layers.backward.tensor_comm = (comm.backward + again) * count as f64;
+    of.embedding.forward.tensor_comm = comm.single;
+    of.logits.backward.tensor_comm = comm.single;
+    of
 }
 
 fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
@@ -185,28 +211,47 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
         Recompute::Full => (forward_s, layer.forward.len(), comm.forward, comm.launches),
     };
     let forward = Pass { compute: forward_s, tensor_comm: comm.forward, ..Pass::default() };
-    let forward = forward.launched(forward_host(layer.forward.len() as u64 + comm.launches));
+    let [gathers, scatters] = job.parallel.sharding_launches();
+    let forward = forward.launched(forward_host(layer.forward.len() as u64 + comm.launches + gathers));
     let again = Pass { recompute: again, tensor_comm: again_comm, ..Pass::default() };
     let again = again.launched(forward_host(again_kernels as u64 + again_launches));
-    let backward = Pass { compute: seconds(&layer.backward)?, tensor_comm: comm.backward, ..Pass::default() };
-    let backward = again.plus(backward.launched(backward_host(layer.backward.len() as u64 + comm.launches)));
-    let count = job.layers_of_part();
+    let is_split = job.parallel.schedule == Schedule::ZeroBubble;
+    // What a backward pass computes, in how many launches, and its pass for gradients of weights.
+    let parts = |passes: &kernels::Passes| -> Result<(f64, u64, Pass), Diagnostic> {
+        let (all, launches) = (seconds(&passes.backward)?, passes.backward.len() as u64);
+        if !is_split {
+            return Ok((all, launches, Pass::default()));
+        }
+        let (compute, of_weights) = (seconds(&passes.weights)?, passes.weights.len() as u64);
+        let weights = Pass { compute, ..Pass::default() }.launched(backward_host(of_weights));
+        Ok(((all - compute).max(0.0), launches - of_weights, weights))
+    };
+    let (compute, launches, weights) = parts(&layer)?;
+    let backward = Pass { compute, tensor_comm: comm.backward, ..Pass::default() };
+    let backward = again.plus(backward.launched(backward_host(launches + comm.launches + scatters)));
     let plain = |passes: &kernels::Passes, forward_comm: f64, backward_comm: f64| -> Result<PieceTime, Diagnostic> {
         let pass = |calls: &[KernelCall], comm: f64, host: f64| -> Result<Pass, Diagnostic> {
             Ok(Pass { compute: seconds(calls)?, tensor_comm: comm, ..Pass::default() }.launched(host))
         };
         let forward = pass(&passes.forward, forward_comm, forward_host(passes.forward.len() as u64))?;
-        let backward = pass(&passes.backward, backward_comm, backward_host(passes.backward.len() as u64))?;
-        Ok(PieceTime { forward, backward, update: 0.0 })
+        let (compute, launches, weights) = parts(passes)?;
+        let backward = Pass { compute, tensor_comm: backward_comm, ..Pass::default() };
+        let backward = backward.launched(backward_host(launches));
+        Ok(PieceTime { forward, backward, weights, update: 0.0 })
     };
     Ok(Pieces {
-        layers: PieceTime { forward: forward.times(count), backward: backward.times(count), update: 0.0 },
+        layers: PieceTime { forward, backward, weights, update: 0.0 },
         embedding: plain(&kernels::embedding(job), comm.single, 0.0)?,
         logits: plain(&kernels::logits(job), 0.0, comm.single)?,
     })
 }
 
-fn on_rdu(chip: &Chip, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+    if job.parallel.schedule == Schedule::ZeroBubble {
+        let title =
+            "schedule zb-h1 has passes for gradients of weights, which the sections of an RDU are not divided into";
+        return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"));
+    }
     let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
     let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
         let text = graph::workload(job, piece);
@@ -228,17 +273,13 @@ fn on_rdu(chip: &Chip, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pi
         Ok(PieceTime {
             forward: Pass { compute: of(Phase::Forward), ..Pass::default() },
             backward: Pass { compute: of(Phase::Backward) - again, recompute: again, ..Pass::default() },
+            weights: Pass::default(),
             update: of(Phase::Update) * job.micro_batches() as f64,
         })
     };
-    let count = job.layers_of_part();
-    let mut layers = run(Piece::Layers(count))?;
-    let again = if job.parallel.recompute == Recompute::Full { comm.forward } else { 0.0 };
-    layers.forward.tensor_comm = comm.forward * count as f64;
-    layers.backward.tensor_comm = (comm.backward + again) * count as f64;
-    let mut embedding = run(Piece::Embedding)?;
-    embedding.forward.tensor_comm = comm.single;
-    let mut logits = run(Piece::Logits)?;
-    logits.backward.tensor_comm = comm.single;
-    Ok(Pieces { layers, embedding, logits })
+    Ok(Pieces {
+        layers: run(Piece::Layers(job.layers_of_part()))?,
+        embedding: run(Piece::Embedding)?,
+        logits: run(Piece::Logits)?,
+    })
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use super::collective::{Call, CollectiveKind, Planned, plan};
 use super::engine::{Actor, Plan, Reduction, Simulated, Spent, simulate};
+use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
-use super::parallel::Job;
+use super::parallel::{Job, Schedule};
 use super::schedule::order;
+use super::sharded::{self, ns, pass_times};
 use super::stage::{Pass, Pieces, TensorComm, pieces, tensor_comm};
 use super::system::{Stack, System};
 use crate::arch::AnyChip;
@@ -41,6 +43,8 @@ pub struct StepTime {
     pub data_comm: f64,
     /// The optimiser's step.
     pub optimizer: f64,
+    /// What the optimiser's step takes longer because its state comes from the host and goes back.
+    pub offload: f64,
     /// Waiting for the host.
     pub other: f64,
 }
@@ -68,6 +72,8 @@ pub struct Step {
     pub simulated: Simulated,
     /// One sentence each.
     pub notes: Vec<String>,
+    /// What failures leave of a run of such steps, if that was asked for.
+    pub goodput: Option<Goodput>,
 }
 
 /// A step on stages whose chips go in lockstep.
@@ -83,10 +89,95 @@ pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result
     }
     let comm = tensor_comm(system, stack, job)?;
     let pieces = pieces(system, stack, job, &comm)?;
+    step_of(system, stack, job, detail, (&comm, pieces))
+}
+
+/// A step whose passes are known.
+///
+/// # Errors
+/// No protocol of the stack's library does its collectives.
+pub(super) fn step_of(
+    system: &System,
+    stack: &Stack,
+    job: &Job,
+    detail: Detail,
+    (comm, pieces): (&TensorComm, Pieces),
+) -> Result<Step, Diagnostic> {
     let builder = Builder { system, stack, job, pieces, network: Network::new(system) };
-    let (plan, reduce_bytes) = builder.plan(detail)?;
-    let simulated = simulate(&plan, &builder.network);
-    Ok(builder.finished(&comm, &reduce_bytes, simulated))
+    let run = |micro: u64| -> Result<(Simulated, Vec<u64>), Diagnostic> {
+        let (plan, reduce_bytes) = builder.plan(detail, micro)?;
+        Ok((simulate(&plan, &builder.network), reduce_bytes))
+    };
+    let micro = job.micro_batches();
+    if job.parallel.schedule != Schedule::PipeDream {
+        let (simulated, reduce_bytes) = run(micro)?;
+        let period = Period::all(&simulated);
+        return Ok(builder.finished(comm, &reduce_bytes, simulated, &period));
+    }
+    // A pipeline that never drains: as many micro-batches more, once it is full.
+    let filling = job.parallel.pp + micro;
+    let ((before, _), (simulated, reduce_bytes)) = (run(filling)?, run(filling + micro)?);
+    let period = Period::all(&simulated).without(&Period::all(&before));
+    Ok(builder.finished(comm, &reduce_bytes, simulated, &period))
+}
+
+/// What a step is of a simulation: all of it, or the end of one that has no end.
+struct Period {
+    end: u64,
+    spent: Vec<Spent>,
+    transfer_bytes: Vec<u64>,
+}
+
+impl Period {
+    fn all(simulated: &Simulated) -> Self {
+        let Simulated { end, spent, transfer_bytes, .. } = simulated;
+        Self { end: *end, spent: spent.clone(), transfer_bytes: transfer_bytes.clone() }
+    }
+
+    /// What it has more than a shorter simulation.
+    fn without(mut self, shorter: &Self) -> Self {
+        self.end = self.end.saturating_sub(shorter.end);
+        for (own, less) in self.spent.iter_mut().zip(&shorter.spent) {
+            own.work = own.work.saturating_sub(less.work);
+            own.optimizer = own.optimizer.saturating_sub(less.optimizer);
+            own.reduce = own.reduce.saturating_sub(less.reduce);
+            let left = self.end.saturating_sub(own.work + own.optimizer + own.reduce);
+            own.transfer = own.transfer.saturating_sub(less.transfer).min(left);
+            own.bubble = left - own.transfer;
+        }
+        for (own, less) in self.transfer_bytes.iter_mut().zip(&shorter.transfer_bytes) {
+            *own = own.saturating_sub(*less);
+        }
+        self
+    }
+}
+
+/// Seconds of the optimiser's step of a stage, with what its state takes from the host and back.
+///
+/// # Errors
+/// What the chip's simulation refuses.
+pub(super) fn update_seconds(
+    system: &System,
+    stack: &Stack,
+    job: &Job,
+    pieces: &Pieces,
+    stage: u64,
+) -> Result<f64, Diagnostic> {
+    let builder = Builder { system, stack, job, pieces: *pieces, network: Network::new(system) };
+    Ok(builder.optimizer(stage, builder.optimizer_share())? + builder.offload(stage)?)
+}
+
+/// Seconds that a transfer of a micro-batch from each stage to the next takes at least.
+pub(super) fn hops(system: &System, stack: &Stack, job: &Job) -> Vec<f64> {
+    let p = &job.parallel;
+    let builder = Builder { system, stack, job, pieces: Pieces::default(), network: Network::new(system) };
+    let chips: Vec<(u64, u64)> = (0..p.dp).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
+    let message_us = system.levels.iter().map(|level| level.message_us).fold(f64::INFINITY, f64::min);
+    let hop = |stage: u64| {
+        let demand = builder.transfer((stage, (stage + 1) % p.pp), &chips);
+        if demand.is_empty() { 0.0 } else { message_us / 1e6 + builder.network.seconds(&demand) }
+    };
+    (0..p.pp).map(hop).collect()
 }
 
 struct Builder<'s> {
@@ -97,27 +188,7 @@ struct Builder<'s> {
     network: Network<'s>,
 }
 
-fn ns(seconds: f64) -> u64 {
-    (seconds * 1e9).round() as u64
-}
-
 impl Builder<'_> {
-    /// Forward and backward pass of a part of a stage.
-    fn passes(&self, stage: u64, part: u64) -> [Pass; 2] {
-        let (p, of) = (&self.job.parallel, &self.pieces);
-        let mut list = [of.layers.forward, of.layers.backward];
-        let mut add = |piece: &super::stage::PieceTime| {
-            list = [list[0].plus(piece.forward), list[1].plus(piece.backward)];
-        };
-        if stage == 0 && part == 0 {
-            add(&of.embedding);
-        }
-        if stage + 1 == p.pp && part + 1 == p.schedule.parts() {
-            add(&of.logits);
-        }
-        list
-    }
-
     /// What a chip does of the update of its stage, and the whole; nothing where it does all of it.
     fn update_note(&self, stage: u64) -> Vec<String> {
         let share = self.optimizer_share();
@@ -136,7 +207,7 @@ impl Builder<'_> {
 
     /// Chips that share out the update of their weights.
     fn optimizer_share(&self) -> f64 {
-        if self.job.parallel.zero { self.job.parallel.dp as f64 } else { 1.0 }
+        self.job.parallel.sharding()[0] as f64
     }
 
     /// Seconds of the optimiser's step of a stage, if `share` chips share its weights out.
@@ -154,8 +225,21 @@ impl Builder<'_> {
         };
         // Gradients are scaled and their norm taken; then 12 bytes of state are read and written, gradients read and
         // weights written.
-        let bytes = self.job.stage_parameters(stage) as f64 * (6.0 + 28.0 / share);
+        let of_gradients = if share > 1.0 { p.sharding()[1] as f64 } else { 1.0 };
+        let bytes = self.job.stage_parameters(stage) as f64 * (6.0 / of_gradients + 28.0 / share);
         kernel_seconds(gpu, &KernelCall::Stream { bytes, operations: bytes / 4.0 })
+    }
+
+    /// Seconds that the optimiser's step takes longer if its state lies with the host: 12 bytes a parameter come over the
+    /// chip's link to it and as many go back at the same time, beside the step.
+    fn offload(&self, stage: u64) -> Result<f64, Diagnostic> {
+        let p = &self.job.parallel;
+        if !p.offload {
+            return Ok(0.0);
+        }
+        let bytes = (12 * self.job.stage_parameters(stage)).div_ceil(p.sharding()[0]);
+        let moving = bytes as f64 / (self.system.host.link_gb_per_s * 1e9);
+        Ok((moving - self.optimizer(stage, self.optimizer_share())?).max(0.0))
     }
 
     /// The demand of transfers of all chips of a stage, or of one of them, to the next stage or the one before.
@@ -171,7 +255,7 @@ impl Builder<'_> {
         demand
     }
 
-    fn plan(&self, detail: Detail) -> Result<(Plan, Vec<u64>), Diagnostic> {
+    fn plan(&self, detail: Detail, micro: u64) -> Result<(Plan, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let everyone: Vec<(u64, u64)> =
             (0..p.dp).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
@@ -180,24 +264,36 @@ impl Builder<'_> {
             Detail::Flat => everyone.into_iter().map(|chip| vec![chip]).collect(),
         };
         let per_stage = sets.len();
-        let mut actors = Vec::new();
+        let groups = Self::replica_groups(&sets);
+        let (mut actors, mut streams) = (Vec::new(), Vec::new());
         for stage in 0..p.pp {
-            let parts = 0..p.schedule.parts();
-            let times: Vec<[u64; 2]> =
-                parts.map(|part| self.passes(stage, part).map(|pass| ns(pass.seconds()))).collect();
+            let update_ns = ns(self.optimizer(stage, self.optimizer_share())?) + ns(self.offload(stage)?);
+            let passes = sharded::passes(self.job, &self.pieces, stage, update_ns);
+            // With an update after every micro-batch none is left for the end.
+            let optimizer_ns = if p.schedule == Schedule::PipeDream { 0 } else { update_ns };
             let (next, previous) = ((stage + 1) % p.pp, (stage + p.pp - 1) % p.pp);
-            let optimizer_ns = ns(self.optimizer(stage, self.optimizer_share())?);
             for (at, chips) in sets.iter().enumerate() {
                 actors.push(Actor {
-                    order: order(p.schedule, (stage, p.pp), self.job.micro_batches()),
-                    forward_ns: times.iter().map(|times| times[0]).collect(),
-                    backward_ns: times.iter().map(|times| times[1]).collect(),
+                    order: order(p.schedule, (stage, p.pp), micro),
+                    passes: passes.clone(),
+                    gathers: None,
+                    scatters: None,
                     next: (next as usize * per_stage + at, self.transfer((stage, next), chips)),
                     previous: (previous as usize * per_stage + at, self.transfer((stage, previous), chips)),
                     is_first: stage == 0,
                     is_last: stage + 1 == p.pp,
                     optimizer_ns,
                 });
+            }
+            for (members, groups) in groups.iter().filter(|_| p.shards_passes()) {
+                let members: Vec<usize> = members.iter().map(|at| stage as usize * per_stage + at).collect();
+                let groups = self.replicas(stage, groups);
+                let list = sharded::streams(self.job, (&groups, &members), |call| self.collective(call))?;
+                for &member in &members {
+                    actors[member].scatters = Some(streams.len());
+                    actors[member].gathers = (list.len() > 1).then_some(streams.len() + 1);
+                }
+                streams.extend(list);
             }
         }
         let (reductions, bytes) = self.reductions(&sets)?;
@@ -206,15 +302,13 @@ impl Builder<'_> {
         let used = actors.iter().flat_map(|actor| &actor.next.1.by_level).enumerate();
         let highest = used.filter(|(_, bytes)| **bytes > 0).map(|(level, _)| level % levels.len()).max().unwrap_or(0);
         let message_ns = ns(levels[highest].message_us / 1e6);
-        let plan = Plan { actors, reductions, parts: p.schedule.parts(), message_ns, blocking: self.stack.blocking };
-        Ok((plan, bytes))
+        let (parts, blocking) = (p.schedule.parts(), self.stack.blocking);
+        Ok((Plan { actors, reductions, streams, prefetch: p.prefetch, parts, message_ns, blocking }, bytes))
     }
 
-    /// Reductions of gradients over the replicas, and of the token table between the stages that have it; bytes by level.
-    fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
-        let p = &self.job.parallel;
-        let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
-        // Actors that share a reduction: in a flat simulation those of one tensor rank.
+    /// Actors of a stage that share the collectives of their replicas, with their tensor ranks: in a flat simulation those
+    /// of one rank.
+    fn replica_groups(sets: &[Vec<(u64, u64)>]) -> Vec<(Vec<usize>, Vec<u64>)> {
         let mut ranks: BTreeMap<Vec<u64>, Vec<usize>> = BTreeMap::new();
         for (at, chips) in sets.iter().enumerate() {
             let mut of: Vec<u64> = chips.iter().map(|(_, rank)| *rank).collect();
@@ -222,56 +316,74 @@ impl Builder<'_> {
             of.dedup();
             ranks.entry(of).or_default().push(at);
         }
+        ranks.into_iter().map(|(ranks, actors)| (actors, ranks)).collect()
+    }
+
+    /// The replicas of each of these tensor ranks of a stage.
+    fn replicas(&self, stage: u64, ranks: &[u64]) -> Vec<Vec<u64>> {
+        let p = &self.job.parallel;
+        ranks.iter().map(|&rank| (0..p.dp).map(|replica| p.chip(stage, replica, rank)).collect()).collect()
+    }
+
+    /// Reductions of gradients over the replicas, and of the token table between the stages that have it; bytes by level.
+    fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
+        let p = &self.job.parallel;
+        let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
         for stage in (0..p.pp).filter(|_| p.dp > 1) {
             let size = 2 * self.job.stage_parameters(stage);
-            let kinds: &[CollectiveKind] = if p.zero {
-                &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather]
-            } else {
-                &[CollectiveKind::AllReduce]
+            let kinds: &[CollectiveKind] = match p.zero {
+                0 => &[CollectiveKind::AllReduce],
+                1 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
+                // Gradients were scattered during the backward passes.
+                2 => &[CollectiveKind::AllGather],
+                _ => break,
             };
-            for (of, members) in &ranks {
-                let groups: Vec<Vec<u64>> =
-                    of.iter().map(|&rank| (0..p.dp).map(|replica| p.chip(stage, replica, rank)).collect()).collect();
+            for (members, ranks) in Self::replica_groups(sets) {
+                let groups = self.replicas(stage, &ranks);
                 let actors = members.iter().map(|at| stage as usize * sets.len() + at).collect();
-                let plans = kinds.iter().map(|&kind| self.collective(kind, &groups, size));
+                let plans = kinds.iter().map(|&kind| self.collective(&Call { kind, groups: &groups, bytes: size }));
                 list.push(reduction(actors, &plans.collect::<Result<Vec<_>, _>>()?, &mut bytes));
             }
         }
         if self.job.architecture.tied && p.pp > 1 {
-            let size = 2 * self.job.table_parameters().0;
+            // Of gradients that are divided, each replica adds its part.
+            let size = (2 * self.job.table_parameters().0).div_ceil(p.sharding()[1]);
             for (at, chips) in sets.iter().enumerate() {
                 let groups: Vec<Vec<u64>> = chips
                     .iter()
                     .map(|&(replica, rank)| vec![p.chip(0, replica, rank), p.chip(p.pp - 1, replica, rank)])
                     .collect();
                 let actors = vec![at, (p.pp as usize - 1) * sets.len() + at];
-                list.push(reduction(actors, &[self.collective(CollectiveKind::AllReduce, &groups, size)?], &mut bytes));
+                let call = Call { kind: CollectiveKind::AllReduce, groups: &groups, bytes: size };
+                list.push(reduction(actors, &[self.collective(&call)?], &mut bytes));
             }
         }
         Ok((list, bytes))
     }
 
-    fn collective(&self, kind: CollectiveKind, groups: &[Vec<u64>], bytes: u64) -> Result<Planned, Diagnostic> {
-        plan(&self.network, &self.system.protocols, &self.stack.library, None, &Call { kind, groups, bytes })
+    fn collective(&self, call: &Call<'_>) -> Result<Planned, Diagnostic> {
+        plan(&self.network, &self.system.protocols, &self.stack.library, None, call)
     }
 
-    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated) -> Step {
+    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated, period: &Period) -> Step {
         let (job, p) = (self.job, &self.job.parallel);
         let micro = job.micro_batches();
-        let step_s = simulated.end as f64 / 1e9;
+        let step_s = period.end as f64 / 1e9;
         // The chip that waits least.
-        let actors = simulated.spent.iter().copied().enumerate();
+        let actors = period.spent.iter().copied().enumerate();
         let (actor, spent) = actors.min_by_key(|(_, spent)| spent.bubble).unwrap_or((0, Spent::default()));
         let stage = actor / (simulated.spent.len() / p.pp as usize).max(1);
         let mut all = Pass::default();
         for part in 0..p.schedule.parts() {
-            for pass in self.passes(stage as u64, part) {
+            for pass in pass_times(job, &self.pieces, (stage as u64, part)) {
                 all = all.plus(pass.times(micro));
             }
         }
         let s = |ns: u64| ns as f64 / 1e9;
         // What is left after rounding to nanoseconds goes to computing, so that all adds up.
         let compute = s(spent.work) - all.recompute - all.tensor_comm - all.waiting;
+        let updates = if p.schedule == Schedule::PipeDream { micro } else { 1 };
+        let offload = s(ns(self.offload(stage as u64).unwrap_or(0.0)) * updates);
         let time = StepTime {
             compute,
             recompute: all.recompute,
@@ -279,7 +391,8 @@ impl Builder<'_> {
             pipeline_comm: s(spent.transfer),
             bubble: s(spent.bubble),
             data_comm: s(spent.reduce),
-            optimizer: s(spent.optimizer),
+            optimizer: s(spent.optimizer) - offload,
+            offload,
             other: all.waiting,
         };
         let device = self.system.chip.device();
@@ -290,8 +403,21 @@ impl Builder<'_> {
         let bound_s = model_flops / (peak * p.chips() as f64);
         let memory = memory::of_job(job, self.stack.kind);
         let mut notes = self.update_note(stage as u64);
+        if p.schedule == Schedule::PipeDream {
+            notes.push(format!(
+                "pipedream is asynchronous: an update follows every micro-batch of {}, with gradients on weights that are {} \
+                 updates old on the first stage and current on the last; the step is {micro} of them, of a pipeline that is full",
+                job.micro_batch,
+                p.pp - 1
+            ));
+        }
+        let gradients = if p.shards_passes() {
+            "gradients are scattered beside the backward passes"
+        } else {
+            "gradients are reduced after the last backward pass"
+        };
         notes.push(format!(
-            "stack {}: {}; tensor collectives are exposed, gradients are reduced after the last backward pass",
+            "stack {}: {}; tensor collectives are exposed, {gradients}",
             self.stack.kind.name(),
             if self.stack.blocking { "a sender waits for its transfer" } else { "transfers run beside computing" }
         ));
@@ -305,15 +431,16 @@ impl Builder<'_> {
             mfu: model_flops / able,
             hfu: (model_flops + again) / able,
             memory,
-            traffic: self.traffic(comm, reduce, &simulated),
+            traffic: self.traffic(comm, reduce, period, &simulated.stream_bytes),
             bound_s,
             simulated,
             notes,
+            goodput: None,
         }
     }
 
-    /// Bytes by level of all chips: tensor collectives, transfers, reductions.
-    fn traffic(&self, comm: &TensorComm, reduce: &[u64], simulated: &Simulated) -> Vec<(String, u64)> {
+    /// Bytes by level of all chips: tensor collectives, transfers, reductions, gathers and scatters.
+    fn traffic(&self, comm: &TensorComm, reduce: &[u64], period: &Period, streams: &[u64]) -> Vec<(String, u64)> {
         let (job, p) = (self.job, &self.job.parallel);
         let again = if p.recompute == super::parallel::Recompute::Full { 1.0 } else { 0.0 };
         let passes = 1.0 + comm.backward_ratio + again;
@@ -325,7 +452,8 @@ impl Builder<'_> {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
                 // Of the embedding's output, and of the gradient of what the logits read.
                 let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at);
-                let rest = ends + of_level(reduce, at) + of_level(&simulated.transfer_bytes, at);
+                let sharded = of_level(streams, at);
+                let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);
                 (level.name.clone(), tensor.round() as u64 + rest)
             })
             .collect()

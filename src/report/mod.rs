@@ -19,6 +19,7 @@ mod mask;
 mod metrics;
 mod page;
 mod pod;
+mod pod_search;
 mod ranges;
 mod section_table;
 mod side;
@@ -51,6 +52,7 @@ pub use self::page::{
     UnitShares, View,
 };
 pub use self::pod::PodReport;
+pub use self::pod_search::SearchReport;
 pub use self::ranges::{DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
 pub use self::side::Side;
 pub use self::table::{table, table_of};

@@ -12,7 +12,7 @@ use super::write::{File, WriteError};
 use crate::pod::{Job, Stack, Step, StepTime, System};
 
 /// Version of the object's shape.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// Names of the parts of a step, and their seconds, in the order of the JSON.
 fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
@@ -26,13 +26,17 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
         ("data_comm_exposed", "reducing gradients", time.data_comm),
         ("optimizer", "optimiser", time.optimizer),
-        ("offload_exposed", "", 0.0),
+        (
+            "offload_exposed",
+            if time.offload > 0.0 { "the optimiser's state from the host and back" } else { "" },
+            time.offload,
+        ),
         ("other", "waiting for the host", time.other),
     ]
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+pub(super) struct Document<'a> {
     schema: u32,
     system: SystemEntry<'a>,
     model: &'a str,
@@ -46,16 +50,29 @@ struct Document<'a> {
     time_s: IndexMap<&'static str, f64>,
     traffic_bytes: IndexMap<&'a str, u64>,
     bound_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goodput: Option<GoodputEntry>,
+}
+
+/// What failures leave; shares of the time.
+#[derive(Serialize)]
+struct GoodputEntry {
+    mtbf_s: f64,
+    checkpoint_every_s: f64,
+    share: f64,
+    checkpoint_share: f64,
+    lost_share: f64,
+    tokens_per_s: f64,
 }
 
 #[derive(Serialize)]
-struct SystemEntry<'a> {
-    name: &'a str,
-    chips: u64,
+pub(super) struct SystemEntry<'a> {
+    pub(super) name: &'a str,
+    pub(super) chips: u64,
 }
 
 #[derive(Serialize)]
-struct ParallelEntry {
+pub(super) struct ParallelEntry {
     tp: u64,
     pp: u64,
     dp: u64,
@@ -65,11 +82,36 @@ struct ParallelEntry {
     schedule: String,
     recompute: &'static str,
     zero: u64,
+    prefetch: u64,
+    offload: &'static str,
     /// What else a step is: the software, sequences of a step and of a micro-batch, tokens of a sequence.
     stack: &'static str,
     batch: u64,
     micro_batch: u64,
     seq: u64,
+}
+
+impl ParallelEntry {
+    pub(super) fn new(stack: &Stack, job: &Job) -> Self {
+        let p = &job.parallel;
+        Self {
+            tp: p.tp,
+            pp: p.pp,
+            dp: p.dp,
+            cp: 1,
+            ep: 1,
+            sp: u64::from(p.sp),
+            schedule: p.schedule.name(),
+            recompute: p.recompute.name(),
+            zero: p.zero,
+            prefetch: p.prefetch,
+            offload: p.offload_name(),
+            stack: stack.kind.name(),
+            batch: job.batch,
+            micro_batch: job.micro_batch,
+            seq: job.sequence,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -104,28 +146,20 @@ impl PodReport<'_> {
 
     /// The object of `--format json`.
     pub fn json(&self) -> String {
+        let document = self.document();
+        // Plain data: nothing in it can fail to be written.
+        serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
+    }
+
+    pub(super) fn document(&self) -> Document<'_> {
         let (job, step, p) = (self.job, self.step, &self.job.parallel);
         let memory = &step.memory;
-        let document = Document {
+        Document {
             schema: SCHEMA,
             system: SystemEntry { name: &self.system.name, chips: p.chips() },
             model: &job.model,
             phase: "training",
-            parallel: ParallelEntry {
-                tp: p.tp,
-                pp: p.pp,
-                dp: p.dp,
-                cp: 1,
-                ep: 1,
-                sp: u64::from(p.sp),
-                schedule: p.schedule.name(),
-                recompute: p.recompute.name(),
-                zero: u64::from(p.zero),
-                stack: self.stack.kind.name(),
-                batch: job.batch,
-                micro_batch: job.micro_batch,
-                seq: job.sequence,
-            },
+            parallel: ParallelEntry::new(self.stack, job),
             step_s: step.step_s,
             tokens_per_s: self.tokens_per_s(),
             mfu: step.mfu,
@@ -143,16 +177,22 @@ impl PodReport<'_> {
             time_s: parts(&step.time).into_iter().map(|(name, _, seconds)| (name, seconds)).collect(),
             traffic_bytes: step.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
             bound_s: step.bound_s,
-        };
-        // Plain data: nothing in it can fail to be written.
-        serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
+            goodput: step.goodput.map(|of| GoodputEntry {
+                mtbf_s: of.mtbf_s,
+                checkpoint_every_s: of.interval_s,
+                share: of.share,
+                checkpoint_share: of.checkpoint,
+                lost_share: of.lost,
+                tokens_per_s: of.share * self.tokens_per_s(),
+            }),
+        }
     }
 
     /// The table for a terminal.
     pub fn table(&self) -> String {
         let (job, step, p) = (self.job, self.step, &self.job.parallel);
         let mut text = format!(
-            "{} on {} chips of {}: tp {} x pp {} x dp {}{}, schedule {}, recompute {}, zero {}\n",
+            "{} on {} chips of {}: tp {} x pp {} x dp {}{}, schedule {}, recompute {}, zero {}{}\n",
             job.model,
             p.chips(),
             self.system.name,
@@ -162,7 +202,8 @@ impl PodReport<'_> {
             if p.sp { ", sequence parallel" } else { "" },
             p.schedule.name(),
             p.recompute.name(),
-            u64::from(p.zero)
+            p.zero,
+            if p.offload { ", optimiser's state on the host" } else { "" }
         );
         let _ = write!(
             text,
@@ -207,6 +248,19 @@ impl PodReport<'_> {
             table.add_row(vec![format!("between members of a {level}"), bytes(*count)]);
         }
         let _ = writeln!(text, "{}", table.trim_fmt());
+        if let Some(of) = step.goodput {
+            let _ = writeln!(
+                text,
+                "\ngoodput {}: {} tokens/s; a failure every {}, a checkpoint every {} takes {} of the time, lost work and \
+                 restarts {}",
+                percent(of.share),
+                si(of.share * self.tokens_per_s(), ""),
+                si(of.mtbf_s, "s"),
+                si(of.interval_s, "s"),
+                percent(of.checkpoint),
+                percent(of.lost)
+            );
+        }
         for note in &step.notes {
             let _ = writeln!(text, "\n{}", wrapped("- ", note));
         }

@@ -26,6 +26,8 @@ mod numbers_of_images;
 mod page;
 mod penalties;
 mod pod;
+mod pod_search;
+mod pod_sharded;
 mod prefetch;
 mod program;
 mod proof;

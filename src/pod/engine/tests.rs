@@ -1,6 +1,7 @@
 use super::super::parallel::Schedule;
 use super::super::schedule::order;
 use super::*;
+use crate::pod::Demand;
 use crate::pod::dgx_a100;
 
 /// Equal stages without transfers or reductions.
@@ -8,15 +9,29 @@ fn plan(schedule: Schedule, stages: u64, micro: u64) -> Plan {
     let parts = schedule.parts();
     let actor = |stage: u64| Actor {
         order: order(schedule, (stage, stages), micro),
-        forward_ns: vec![1000; parts as usize],
-        backward_ns: vec![2000; parts as usize],
+        passes: Passes {
+            forward: vec![vec![Unit { ns: 1000, ..Unit::default() }]; parts as usize],
+            backward: vec![vec![Unit { ns: 2000, ..Unit::default() }]; parts as usize],
+            weights: vec![vec![Unit { ns: 700, ..Unit::default() }]; parts as usize],
+            update: vec![vec![Unit { ns: 100, ..Unit::default() }]; parts as usize],
+        },
+        gathers: None,
+        scatters: None,
         next: (((stage + 1) % stages) as usize, Demand::default()),
         previous: (((stage + stages - 1) % stages) as usize, Demand::default()),
         is_first: stage == 0,
         is_last: stage + 1 == stages,
         optimizer_ns: 0,
     };
-    Plan { actors: (0..stages).map(actor).collect(), reductions: Vec::new(), parts, message_ns: 0, blocking: false }
+    Plan {
+        actors: (0..stages).map(actor).collect(),
+        reductions: Vec::new(),
+        streams: Vec::new(),
+        prefetch: 1,
+        parts,
+        message_ns: 0,
+        blocking: false,
+    }
 }
 
 fn end(schedule: Schedule, stages: u64, micro: u64) -> u64 {
@@ -35,6 +50,12 @@ fn bubbles_of_equal_stages_are_the_textbook_ones() {
         if stages > 1 {
             assert_eq!(end(Schedule::Interleaved(2), stages, micro), 2 * work + (stages - 1) * 3000);
         }
+        // (p - 1)(F + B - W) with the backward pass in two.
+        assert_eq!(end(Schedule::ZeroBubble, stages, micro), 3700 * micro + (stages - 1) * (3000 - 700));
+        // Without a flush a micro-batch more costs its passes and its update, and nothing waits.
+        let more =
+            end(Schedule::PipeDream, stages, micro + stages + 1) - end(Schedule::PipeDream, stages, micro + stages);
+        assert_eq!(more, 3100, "{stages} {micro}");
     }
 }
 
@@ -65,4 +86,39 @@ fn what_actors_spend_adds_up_to_the_end() {
         // 3 boundaries, 8 micro-batches, both ways.
         assert_eq!(simulated.transfer_bytes, [3 * 8 * 2 * 300_000]);
     }
+}
+
+/// One stage of `layers` units of 1000 ns forward and 2000 ns backward, whose gathers and scatters take these times.
+fn divided(layers: usize, (gather, scatter): (u64, u64), prefetch: u64, micro: u64) -> Simulated {
+    let system = dgx_a100(&[]).expect("the shipped system");
+    let mut plan = plan(Schedule::OneForwardOneBackward, 1, micro);
+    let collective = |ns| Collective { phases: vec![(ns, Demand::default())], rate_share: 1.0 };
+    let stream = |ns| Stream { actors: vec![0], collectives: vec![collective(ns)] };
+    let unit = |ns, scatter| Unit { ns, gather: Some(0), scatter };
+    plan.actors[0].passes.forward = vec![vec![unit(1000, None); layers]];
+    plan.actors[0].passes.backward = vec![vec![unit(2000, Some(0)); layers]];
+    (plan.actors[0].gathers, plan.actors[0].scatters) = (Some(0), Some(1));
+    (plan.streams, plan.prefetch) = (vec![stream(gather), stream(scatter)], prefetch);
+    simulate(&plan, &Network::new(&system))
+}
+
+#[test]
+fn gathers_and_scatters_hide_behind_computing_as_far_as_prefetch_allows() {
+    let end = |times, prefetch| divided(4, times, prefetch, 2).end;
+    let work = 2 * 4 * 3000;
+    // Hidden but for the first gather and the last scatter.
+    assert_eq!(end((700, 900), 1), 700 + work + 900);
+    // Each of 16 gathers is exposed.
+    assert_eq!(end((700, 900), 0), 16 * 700 + work + 900);
+    // Gathers bound the forward passes, computing the backward ones. The first gather of a backward pass is under way while
+    // the forward pass computes its last unit, that of the next forward pass hides behind the backward pass.
+    assert_eq!(end((1500, 0), 1), 5 * 1500 + 4 * 2000 + 4 * 1500 + 4 * 2000);
+    // Scatters bound the backward passes: 4 of 5000 one after the other, behind the first unit; the forward pass of the
+    // second micro-batch runs beside them.
+    assert_eq!(end((0, 5000), 1), 4000 + 2000 + 8 * 5000);
+    // More ahead never takes longer.
+    assert!(end((1500, 1500), 4) <= end((1500, 1500), 1));
+    // What waits is named, and all adds up.
+    let spent = divided(4, (700, 900), 0, 2).spent[0];
+    assert_eq!((spent.work, spent.reduce, spent.bubble), (work, 16 * 700 + 900, 0));
 }

@@ -3,7 +3,7 @@
 use super::axis::{Linear, SECONDS};
 use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH};
 use super::paint::{self, ChartError};
-use super::palette::{AXIS, BLUE, Color, GREEN, GRID, ORANGE, SKY, VERMILLION};
+use super::palette::{AXIS, BLUE, Color, GREEN, GRID, ORANGE, PURPLE, SKY, VERMILLION, YELLOW};
 use super::scene::{Anchor, Area, Face, Scene};
 use crate::pod::{Simulated, SpanKind};
 
@@ -25,12 +25,14 @@ pub struct TimelineChart<'a> {
     pub step: &'a Simulated,
 }
 
-const KINDS: [(SpanKind, Color, &str); 5] = [
+const KINDS: [(SpanKind, Color, &str); 7] = [
     (SpanKind::Forward, SKY, "forward"),
     (SpanKind::Backward, BLUE, "backward"),
     (SpanKind::Transfer, VERMILLION, "waits for a transfer"),
     (SpanKind::Reduce, ORANGE, "reduces gradients"),
     (SpanKind::Optimizer, GREEN, "optimiser"),
+    (SpanKind::Weights, PURPLE, "gradients of weights"),
+    (SpanKind::Sharded, YELLOW, "waits for replicas"),
 ];
 
 impl TimelineChart<'_> {
@@ -54,7 +56,9 @@ impl TimelineChart<'_> {
         scene.text((MARGIN, 36.0), Anchor::Start, TITLE, &self.title);
         scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &self.about);
         let mut left = MARGIN;
-        for (_, color, name) in KINDS {
+        let occurs = |kind: SpanKind| self.step.spans.iter().any(|span| span.kind == kind);
+        let is_rare = |kind: SpanKind| matches!(kind, SpanKind::Weights | SpanKind::Sharded);
+        for (_, color, name) in KINDS.into_iter().filter(|(kind, ..)| !is_rare(*kind) || occurs(*kind)) {
             scene.fill(Area { left, top: 84.0, width: 14.0, height: 14.0 }, color);
             let face = Face { em: 13.0, ..LABEL };
             scene.text((left + 20.0, 91.0), Anchor::Start, face, name);
@@ -94,7 +98,7 @@ impl TimelineChart<'_> {
                 }
                 let label = format!("{}", span.micro + 1);
                 let face = Face { em: 11.0, bold: false, color: color.ink() };
-                let has_number = matches!(span.kind, SpanKind::Forward | SpanKind::Backward);
+                let has_number = matches!(span.kind, SpanKind::Forward | SpanKind::Backward | SpanKind::Weights);
                 if has_number && face.width(&label) + 4.0 < width {
                     scene.text((start + width / 2.0, top + height / 2.0), Anchor::Middle, face, &label);
                 }

@@ -1,0 +1,73 @@
+//! The best decomposition of a model over many chips.
+
+use std::collections::BTreeSet;
+
+use super::pod::{PodRequest, job, stack};
+use crate::diagnostics::Diagnostic;
+use crate::pod::{self, Counts, Detail, Found, Job, Objective, Parallel, Search, Stack, Step, System};
+
+/// What is searched.
+#[derive(Debug, Clone)]
+pub struct SearchRequest<'a> {
+    /// Model, system and batch; the keys in its `parallel`, which may be empty, are fixed.
+    pub pod: PodRequest<'a>,
+    /// Whether its micro-batch is fixed too.
+    pub is_micro_batch_fixed: bool,
+    /// Chips, or the most of them; all that the system can have if not given.
+    pub chips: Option<u64>,
+    /// What is looked for.
+    pub objective: Objective,
+}
+
+/// A search and its result.
+#[derive(Debug)]
+pub struct Searched<'s> {
+    /// The system.
+    pub system: &'s System,
+    /// Its software.
+    pub stack: &'s Stack,
+    /// Model, batch and what was fixed.
+    pub base: &'s Job,
+    /// Chips, or the most of them.
+    pub chips: u64,
+    /// What was found.
+    pub found: &'s Found,
+    /// The best, with its schedule in time; `None` if nothing fits.
+    pub best: Option<(&'s Job, Step)>,
+}
+
+/// Searches, and hands the result to `then`; `noted` hears what was chosen for the caller, `heard` how far the search is.
+///
+/// # Errors
+/// Inputs that cannot be read, and chips over which the model cannot be divided.
+pub fn pod_search<T>(
+    request: &SearchRequest<'_>,
+    noted: &mut dyn FnMut(&str),
+    heard: &mut dyn FnMut(&Counts),
+    then: impl FnOnce(&Searched<'_>) -> T,
+) -> Result<T, Diagnostic> {
+    let system = pod::open(request.pod.system, request.pod.sets)?;
+    let given = request.pod.parallel;
+    let parallel = if given.is_empty() { Parallel::default() } else { Parallel::parse(given)? };
+    let stack = stack(&system, request.pod.stack, noted)?;
+    let base = job(&request.pod, parallel)?;
+    let mut fixed: BTreeSet<String> =
+        given.split(',').filter_map(|item| item.split_once('=')).map(|(key, _)| key.trim().to_owned()).collect();
+    if request.is_micro_batch_fixed {
+        fixed.insert("micro_batch".to_owned());
+    }
+    let most = system.most_chips();
+    let chips = request.chips.unwrap_or_else(|| {
+        noted(&format!("no `--chips`: {most}, the most that {} can have", system.name));
+        most
+    });
+    if chips == 0 || chips > most {
+        let title = format!("`--chips` is {chips}, expected from 1 to {most}, the most that {} can have", system.name);
+        return Err(Diagnostic::new(title));
+    }
+    let search = Search { system: &system, stack, base, fixed, chips, objective: request.objective };
+    let found = pod::search(&search, heard)?;
+    let best = found.best.first().map(|best| &best.job);
+    let best = best.map(|job| Ok((job, pod::step(&system, stack, job, Detail::Grouped)?))).transpose()?;
+    Ok(then(&Searched { system: &system, stack, base: &search.base, chips, found: &found, best }))
+}

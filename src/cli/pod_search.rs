@@ -1,0 +1,120 @@
+//! `rdusim pod --search`: the best decomposition.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use super::failure::Failure;
+use super::output;
+use super::values::Format;
+use crate::analysis::{self, PodRequest, SearchRequest};
+use crate::diagnostics::Diagnostic;
+use crate::pod::{Counts, Failures, Objective, Step};
+use crate::report::{self, File, SearchReport};
+
+/// A search that takes longer than this says how far it is, and says it again as often.
+const TOLD_EVERY: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ObjectiveName {
+    /// The shortest step on all of `--chips`
+    Time,
+    /// The most tokens a second and chip, on as many chips or fewer
+    TokensPerChip,
+    /// The fewest chips whose step takes at most `--target-step-s`
+    Chips,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SearchArgs {
+    /// With --search: chips, or the most of them [default: all that the system can have]
+    #[arg(long, value_name = "N", requires = "search")]
+    chips: Option<u64>,
+    /// With --search: what is looked for [default: time]
+    #[arg(long, value_enum, requires = "search")]
+    objective: Option<ObjectiveName>,
+    /// With --objective chips: seconds that a step may take
+    #[arg(long, value_name = "SECONDS", requires = "objective")]
+    target_step_s: Option<f64>,
+}
+
+impl SearchArgs {
+    fn objective(&self) -> Result<Objective, Diagnostic> {
+        let target = self.target_step_s;
+        match self.objective.unwrap_or(ObjectiveName::Time) {
+            ObjectiveName::Chips => {
+                let is_time = |seconds: &f64| seconds.is_finite() && *seconds > 0.0;
+                target.filter(is_time).map(Objective::Chips).ok_or_else(|| {
+                    let title = "`--objective chips` needs `--target-step-s`, a time above 0";
+                    Diagnostic::new(title).with_help("for example --target-step-s 30")
+                })
+            }
+            _ if target.is_some() => {
+                let title = "`--target-step-s` has no effect without `--objective chips`";
+                Err(Diagnostic::new(title).with_help("leave it out, or give `--objective chips`"))
+            }
+            ObjectiveName::Time => Ok(Objective::Time),
+            ObjectiveName::TokensPerChip => Ok(Objective::TokensPerChip),
+        }
+    }
+}
+
+/// What is shown beside the result, and where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown<'a> {
+    /// How chips fail.
+    pub(super) failures: Option<Failures>,
+    /// Directory for files.
+    pub(super) out: Option<&'a Path>,
+    /// Form of the result.
+    pub(super) format: Format,
+}
+
+/// Searches and shows the best, and why the others lose.
+#[expect(clippy::disallowed_methods, reason = "progress is told by the clock, on standard error")]
+pub(super) fn search(
+    args: &SearchArgs,
+    pod: PodRequest<'_>,
+    is_micro_batch_fixed: bool,
+    shown: Shown<'_>,
+) -> Result<(), Failure> {
+    let (chips, objective) = (args.chips, args.objective()?);
+    let request = SearchRequest { pod, is_micro_batch_fixed, chips, objective };
+    let mut noted = |note: &str| {
+        // A closed standard error costs nothing but this line.
+        let _ = writeln!(io::stderr().lock(), "note: {note}");
+    };
+    let mut told = Instant::now();
+    let mut heard = |counts: &Counts| {
+        let now = Instant::now();
+        if now.duration_since(told) >= TOLD_EVERY {
+            told = now;
+            let best = counts.best_s.map_or_else(String::new, |seconds| format!(", best {seconds:.4} s"));
+            let (all, fit, simulated) = (counts.all, counts.fit, counts.simulated);
+            let line = format!("search: {simulated} simulated of {fit} that fit, {all} in all{best}");
+            let _ = writeln!(io::stderr().lock(), "{line}");
+        }
+    };
+    let (files, text) = analysis::pod_search(&request, &mut noted, &mut heard, |searched| -> Result<_, Failure> {
+        let best = searched.best.as_ref().map(|(job, step)| {
+            let goodput = shown.failures.map(|failures| failures.goodput(job.parallel.chips()));
+            (*job, Step { goodput, ..step.clone() })
+        });
+        let report = SearchReport {
+            system: searched.system,
+            stack: searched.stack,
+            base: searched.base,
+            chips: searched.chips,
+            found: searched.found,
+            best: best.as_ref().map(|(job, step)| (*job, step)),
+        };
+        let files: Vec<File> = if shown.out.is_some() { report.files()? } else { Vec::new() };
+        Ok((files, if shown.format == Format::Json { report.json() } else { report.table() }))
+    })??;
+    if let Some(directory) = shown.out {
+        report::write(directory, &files)?;
+    }
+    output::print_as(shown.format, &text)
+}

@@ -1,0 +1,118 @@
+//! What the passes of a stage are made of, and what its replicas gather and scatter during them.
+//!
+//! From `ZeRO`-2 gradients, and with `ZeRO`-3 weights (Rajbhandari et al., 2020; Zhao et al., *`PyTorch` FSDP*, 2023), lie on
+//! the replicas in parts. A unit is a layer, the embedding or the logits: its weights are gathered before each pass that
+//! reads them and given up after it, its gradients are scattered after each backward pass. Otherwise a pass is one unit.
+
+use super::collective::{Call, CollectiveKind, Planned};
+use super::engine::{Collective, Passes, Stream, Unit};
+use super::parallel::{Job, Schedule};
+use super::stage::{Pass, PieceTime, Pieces};
+use crate::diagnostics::Diagnostic;
+
+/// Kinds of units: their index among the collectives of a stream.
+const LAYER: usize = 0;
+const EMBEDDING: usize = 1;
+const LOGITS: usize = 2;
+
+/// Whole nanoseconds.
+pub(super) fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+/// The pieces of a part of a stage in the order of a forward pass, each with how many equal units it is.
+fn pieces_of<'p>(job: &Job, pieces: &'p Pieces, (stage, part): (u64, u64)) -> Vec<(usize, &'p PieceTime, u64)> {
+    let p = &job.parallel;
+    let mut list = vec![(LAYER, &pieces.layers, job.layers_of_part())];
+    if stage == 0 && part == 0 {
+        list.insert(0, (EMBEDDING, &pieces.embedding, 1));
+    }
+    if stage + 1 == p.pp && part + 1 == p.schedule.parts() {
+        list.push((LOGITS, &pieces.logits, 1));
+    }
+    list
+}
+
+/// Forward pass, backward pass and pass for gradients of weights of a part of a stage.
+pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass; 3] {
+    let mut sum = [Pass::default(); 3];
+    for (_, piece, _) in pieces_of(job, pieces, place) {
+        let own = [piece.forward, piece.backward, piece.weights];
+        sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
+    }
+    sum
+}
+
+/// The passes of a stage as the engine takes them; `update_ns` is the optimiser's step of a micro-batch.
+pub(super) fn passes(job: &Job, pieces: &Pieces, stage: u64, update_ns: u64) -> Passes {
+    let p = &job.parallel;
+    let whole = |ns: u64| vec![Unit { ns, ..Unit::default() }];
+    let mut all = Passes::default();
+    for part in 0..p.schedule.parts() {
+        let place = (stage, part);
+        all.update.push(whole(update_ns));
+        if !p.shards_passes() {
+            let [forward, backward, weights] = pass_times(job, pieces, place).map(|pass| whole(ns(pass.seconds())));
+            all.forward.push(forward);
+            all.backward.push(backward);
+            all.weights.push(weights);
+            continue;
+        }
+        let (mut forward, mut backward, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        for (kind, piece, count) in pieces_of(job, pieces, place) {
+            let gather = (p.zero >= 3).then_some(kind);
+            forward.extend(split(piece.forward, count, Unit { gather, ..Unit::default() }));
+            // The gradient of a table needs no row of it.
+            let gather = gather.filter(|kind| *kind != EMBEDDING);
+            let scatter = Some(kind);
+            if p.schedule == Schedule::ZeroBubble {
+                backward.extend(split(piece.backward, count, Unit { gather, ..Unit::default() }));
+                weights.extend(split(piece.weights, count, Unit { scatter, ..Unit::default() }));
+            } else {
+                backward.extend(split(piece.backward, count, Unit { gather, scatter, ..Unit::default() }));
+            }
+        }
+        backward.reverse();
+        weights.reverse();
+        all.forward.push(forward);
+        all.backward.push(backward);
+        all.weights.push(weights);
+    }
+    all
+}
+
+/// A pass as equal units that add up to it; the first has what is left of rounding.
+fn split(pass: Pass, count: u64, unit: Unit) -> impl Iterator<Item = Unit> {
+    let all = ns(pass.seconds());
+    let each = all / count.max(1);
+    (0..count).map(move |at| Unit { ns: if at == 0 { all - each * (count - 1) } else { each }, ..unit })
+}
+
+/// The streams of gathers and of scatters of groups of replicas of a stage; `run` plans a collective.
+///
+/// # Errors
+/// No protocol of the stack's library does them.
+pub(super) fn streams(
+    job: &Job,
+    (groups, actors): (&[Vec<u64>], &[usize]),
+    run: impl Fn(&Call<'_>) -> Result<Planned, Diagnostic>,
+) -> Result<Vec<Stream>, Diagnostic> {
+    let (tokens, positions) = job.table_parameters();
+    let sizes = [job.layer_parameters(), tokens + positions, tokens];
+    let kinds: &[CollectiveKind] = match job.parallel.zero {
+        3 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
+        _ => &[CollectiveKind::ReduceScatter],
+    };
+    let mut streams = Vec::new();
+    for &kind in kinds {
+        let collectives = sizes.iter().map(|parameters| {
+            let planned = run(&Call { kind, groups, bytes: 2 * parameters })?;
+            let delays = std::iter::once(ns(planned.latency_s)).chain(std::iter::repeat(0));
+            let phases = delays.zip(planned.phases.iter().map(|phase| phase.demand.clone())).collect();
+            Ok(Collective { phases, rate_share: planned.rate_share })
+        });
+        let collectives = collectives.collect::<Result<Vec<_>, Diagnostic>>()?;
+        streams.push(Stream { actors: actors.to_vec(), collectives });
+    }
+    Ok(streams)
+}
