@@ -8,6 +8,7 @@ mod failure;
 mod pod;
 mod preset;
 mod proof;
+mod serving;
 mod validate;
 mod verify;
 
@@ -17,6 +18,7 @@ pub use failure::Failure;
 pub use pod::{PodRequest, pod};
 pub use preset::{ModelRequest, model_text};
 pub use proof::{ProofFile, ProofInputs, check, prove, summary};
+pub use serving::{ServingRequest, requests, serving};
 pub(crate) use validate::check_names;
 pub use validate::{ANALYTIC, known_sets, validate, validated_chips};
 pub use verify::{Verified, VerifyRequest, verify};

@@ -35,6 +35,7 @@ mod routes;
 mod saved;
 mod search;
 mod sequences;
+mod serving;
 mod sparsity;
 mod splits;
 mod stack;
