@@ -7,8 +7,8 @@ use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::model::{Phase, Position};
 use crate::pod::{
-    self, Load, Parallel, Policy, Request, Served, Service, Stack, StackKind, Streamed, System, serve, serving_memory,
-    serving_remedies,
+    self, Grid, Load, Parallel, Policy, Request, Served, Service, Stack, StackKind, Streamed, System, serve,
+    serving_memory, serving_remedies,
 };
 
 /// What is served on which system.
@@ -86,21 +86,21 @@ pub fn serving<T>(
 }
 
 /// Runs a trace of requests, of which `batch` run at one time on a replica, and hands system, stack, model and result to
-/// `then`. `sequence` has no meaning: requests have their own.
+/// `then`. `sequence` has no meaning: requests have their own. With points that are `known` nothing is simulated.
 ///
 /// # Errors
 /// Inputs that cannot be read, and requests that do not fit.
 pub fn requests<T>(
     request: &ServingRequest<'_>,
     list: &[Request],
-    policy: &Policy,
+    (policy, known): (&Policy, Option<&Grid>),
     noted: &mut dyn FnMut(&str),
     then: impl FnOnce(&System, &Stack, &Service, &Streamed) -> T,
 ) -> Result<T, Diagnostic> {
     let longest = list.iter().map(|request| request.prompt + request.output).max();
     let request = ServingRequest { sequence: longest, ..request.clone() };
     let Opened { system, stack, service, .. } = opened(&request, noted)?;
-    let streamed = pod::stream(&system, &stack, &service, list, policy)?;
+    let streamed = pod::stream(&system, &stack, &service, list, policy, known)?;
     Ok(then(&system, &stack, &service, &streamed))
 }
 

@@ -67,6 +67,10 @@ pub(super) struct RequestArgs {
     /// Tokens whose keys and values a replica holds at most [default: what fits the fastest memory beside the weights]
     #[arg(long, value_name = "N")]
     pub(super) kv_tokens: Option<u64>,
+    /// Simulated points of an earlier result.json of the same system, software, model and decomposition: nothing is
+    /// simulated again
+    #[arg(long, value_name = "FILE")]
+    pub(super) grid: Option<PathBuf>,
     /// Share of each prompt, from its start, whose keys and values are at hand from requests before
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(super) prefix_share: f64,

@@ -1,6 +1,7 @@
 //! `rdusim pod --phase prefill|decode|requests`: a model that serves users on many chips.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 
 use crate::analysis::{self, ServingRequest};
 use crate::diagnostics::Diagnostic;
@@ -64,6 +65,11 @@ fn note(note: &str) {
     let _ = writeln!(io::stderr().lock(), "note: {note}");
 }
 
+fn read(path: &Path) -> Result<String, Diagnostic> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
+}
+
 /// Runs a trace of requests and shows what its users saw.
 fn requests(args: &PodArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
@@ -76,11 +82,7 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
     }
     let of = &args.requests;
     let list = match (&of.trace, of.arrivals) {
-        (Some(path), _) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))?;
-            pod::read_trace(&path.display().to_string(), &text)?
-        }
+        (Some(path), _) => pod::read_trace(&path.display().to_string(), &read(path)?)?,
         (None, Some(per_s)) => pod::drawn(&Arrivals {
             per_s,
             count: of.requests,
@@ -99,12 +101,13 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
         prefill_tokens: of.prefill_tokens,
         prefix_share: of.prefix_share,
     };
+    let known = of.grid.as_ref().map(|path| pod::Grid::read(&path.display().to_string(), &read(path)?)).transpose()?;
     let request = request(args, &sets, Phase::Decode);
     let (files, text) = progress::watched("simulating requests", || {
         analysis::requests(
             &request,
             &list,
-            &policy,
+            (&policy, known.as_ref()),
             &mut note,
             |system, stack, service, streamed| -> Result<_, Failure> {
                 let report = StreamReport { system, stack, service, streamed };

@@ -1,4 +1,4 @@
-//! A trace of requests on a pod: JSON, table, and pictures of throughput against latency and of the caches over time.
+//! A trace of requests on a pod: JSON, table, and a picture of throughput against speed.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::chart::{Curve, CurveChart};
 use super::human::{percent, si};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Sample, Service, Spread, Stack, Streamed, System};
+use crate::pod::{Grid, Sample, Service, Spread, Stack, Streamed, System};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -48,9 +48,7 @@ struct Document<'a> {
     mean_running: f64,
     limits: IndexMap<&'static str, u64>,
     most_kv_tokens: u64,
-    /// Simulated points: users, tokens of context, seconds of a step; tokens of a prompt, seconds.
-    decode_points: Vec<(u64, u64, f64)>,
-    prefill_points: Vec<(u64, f64)>,
+    grid: &'a Grid,
     /// Of the first replica: seconds, requests that run, that wait, tokens held.
     over_time: Vec<(f64, u64, u64, u64)>,
 }
@@ -123,10 +121,7 @@ impl StreamReport<'_> {
             .into_iter()
             .collect(),
             most_kv_tokens: streamed.most_kv_tokens,
-            decode_points: self.points().collect(),
-            prefill_points: (streamed.grid.prompts.iter().zip(&streamed.grid.prefill))
-                .map(|(&tokens, cost)| (tokens, cost.seconds))
-                .collect(),
+            grid: &streamed.grid,
             over_time: (self.samples().iter())
                 .map(|sample| (sample.at_s, sample.running, sample.waiting, sample.kv_tokens))
                 .collect(),
@@ -191,14 +186,10 @@ impl StreamReport<'_> {
     /// A picture that cannot be drawn.
     pub fn files(&self) -> Result<Vec<File>, WriteError> {
         let mut files = vec![File { name: "result.json".to_owned(), bytes: self.json().into_bytes() }];
-        for (name, svg, png, chart) in [
-            ("throughput", "throughput.svg", "throughput.png", self.throughput()),
-            ("load", "load.svg", "load.png", self.load()),
-        ] {
-            let failed = |error| WriteError::Chart(name, error);
-            files.push(File { name: svg.to_owned(), bytes: chart.svg().map_err(failed)?.into_bytes() });
-            files.push(File { name: png.to_owned(), bytes: chart.png().map_err(failed)? });
-        }
+        let chart = self.throughput();
+        let failed = |error| WriteError::Chart("throughput", error);
+        files.push(File { name: "throughput.svg".to_owned(), bytes: chart.svg().map_err(failed)?.into_bytes() });
+        files.push(File { name: "throughput.png".to_owned(), bytes: chart.png().map_err(failed)? });
         Ok(files)
     }
 
@@ -227,26 +218,6 @@ impl StreamReport<'_> {
             x_name: "tokens/s a user".to_owned(),
             y_name: "tokens/s of a replica".to_owned(),
             curves: self.streamed.grid.contexts.iter().map(curve).collect(),
-        }
-    }
-
-    /// Requests and keys and values of the first replica over time.
-    fn load(&self) -> CurveChart {
-        let curve = |name: &str, of: fn(&Sample) -> u64| Curve {
-            name: name.to_owned(),
-            points: self.samples().iter().map(|sample| (sample.at_s, of(sample) as f64)).collect(),
-            dashed: false,
-        };
-        CurveChart {
-            title: "Requests, and tokens whose keys and values are held".to_owned(),
-            about: self.about(),
-            x_name: "seconds".to_owned(),
-            y_name: "requests, thousands of tokens".to_owned(),
-            curves: vec![
-                curve("running", |sample| sample.running),
-                curve("waiting", |sample| sample.waiting),
-                curve("1000 tokens held", |sample| sample.kv_tokens / 1000),
-            ],
         }
     }
 }

@@ -218,7 +218,7 @@ fn a_cached_prefix_saves_its_prefill() {
     let prompts = vec![1024, 3072, 4096];
     let prefill = prompts.iter().map(|&tokens| cost(tokens)).collect();
     let decode = vec![vec![Cost { seconds: 0.1, joules: 1.0 }]];
-    let mut grid = Grid { users: vec![1], contexts: vec![4096], decode, prompts, prefill };
+    let mut grid = Grid { inputs: String::new(), users: vec![1], contexts: vec![4096], decode, prompts, prefill };
     // 8.192 s less 1.28 s for the first 1,024, whose keys the later ones still meet; 3,072 alone would take 5.376 s.
     assert!((grid.prefill_behind(1024, 4096).seconds - 6.912).abs() < 1e-9);
     let limits = Limits { users: 1, kv_tokens: 8192, prefill_tokens: 8192, prefix_share: 0.25 };
@@ -272,7 +272,7 @@ fn a_system_with_more_requests_gives_more_tokens_and_makes_users_wait() {
     let policy = Policy { users: 32, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0 };
     let run = |per_s: f64| {
         let list = drawn(&Arrivals { per_s, count: 400, prompt: 512, output: 128, seed: 3 }).expect("requests");
-        stream(&system, serving(&system), &service, &list, &policy).expect("a run")
+        stream(&system, serving(&system), &service, &list, &policy, None).expect("a run")
     };
     let (calm, busy) = (run(1.0), run(30.0));
     assert!(calm.tokens as f64 / calm.end_s < busy.tokens as f64 / busy.end_s);
@@ -361,7 +361,23 @@ fn requests_run_through_the_binary_and_are_drawn() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
     assert_eq!((&result["requests"], &result["tokens"]), (&2.into(), &36.into()));
-    for name in ["result.json", "throughput.svg", "throughput.png", "load.svg", "load.png"] {
+    // The points of that run serve another one, of the same system and model, and no longer.
+    let grid = format!("{out}/result.json");
+    let again = |trace: &str, model: &str, more: &[&str]| {
+        let other = ["--trace", trace, "--grid", &grid];
+        rdusim(&[&arguments[..2], &[model], &arguments[3..], &other, more].concat())
+    };
+    let known: serde_json::Value = serde_json::from_slice(&again(trace, arguments[2], &[]).stdout).expect("an object");
+    let end = |of: &serde_json::Value| of["end_s"].as_f64().expect("a time");
+    assert!((end(&known) / end(&result) - 1.0).abs() < 1e-12);
+    let other = again(trace, arguments[2], &["--set", "arch.level.node.link_gb_per_s=50"]);
+    assert!(String::from_utf8_lossy(&other.stderr).contains("are of another system"));
+    assert_eq!(again(trace, "--model=llama2-7b", &[]).status.code(), Some(2));
+    let long = folder.path().join("long.csv");
+    std::fs::write(&long, "arrival_s,prompt_tokens,output_tokens\n0,513,16\n").expect("a file");
+    let refused = again(long.to_str().expect("a path"), arguments[2], &[]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("its points go to"), "{refused:?}");
+    for name in ["result.json", "throughput.svg", "throughput.png"] {
         assert!(Path::new(out).join(name).exists(), "{name}");
     }
 }

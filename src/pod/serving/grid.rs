@@ -1,6 +1,7 @@
 //! Times of prefill and decode at a grid of points, and between them by linear interpolation.
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::phases::{ServedPhase, Server};
 use super::service::{Load, Service};
@@ -10,7 +11,8 @@ use crate::diagnostics::Diagnostic;
 const MOST_CONTEXTS: usize = 5;
 
 /// Seconds and joules.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cost {
     /// Seconds.
     pub seconds: f64,
@@ -44,8 +46,11 @@ pub struct Range {
 }
 
 /// Simulated points.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Grid {
+    /// Of system, software, model and decomposition: a grid is read again for the same ones alone.
+    pub inputs: String,
     /// Users: powers of two, and the most.
     pub users: Vec<u64>,
     /// Tokens of the context.
@@ -91,7 +96,61 @@ impl Grid {
             .map(|&tokens| server.prefill(&load(1, tokens)).map(|phase| Cost::from(&phase)))
             .collect::<Result<_, _>>()?;
         let decode = decode.chunks(contexts.len().max(1)).map(<[Cost]>::to_vec).collect();
-        Ok(Self { users, contexts, decode, prompts, prefill })
+        Ok(Self { inputs: server.fingerprint(), users, contexts, decode, prompts, prefill })
+    }
+
+    /// The grid of an earlier result (`result.json` of `--phase requests`).
+    ///
+    /// # Errors
+    /// A file without one, or one whose lists do not fit each other.
+    pub fn read(path: &str, text: &str) -> Result<Self, Diagnostic> {
+        #[derive(Deserialize)]
+        struct Earlier {
+            grid: Grid,
+        }
+        let refuse = |why: &str| {
+            Diagnostic::new(format!("{path}: {why}"))
+                .with_help("`--grid` takes the result.json that `--phase requests --out DIR` wrote")
+        };
+        let Earlier { grid } =
+            serde_json::from_str(text).map_err(|error| refuse(&format!("no grid of simulated points: {error}")))?;
+        let rises = |list: &[u64]| !list.is_empty() && list.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_whole = grid.decode.len() == grid.users.len()
+            && grid.decode.iter().all(|list| list.len() == grid.contexts.len())
+            && grid.prefill.len() == grid.prompts.len();
+        let costs = grid.decode.iter().flatten().chain(&grid.prefill);
+        let is_sound = |cost: &Cost| cost.seconds.is_finite() && cost.seconds > 0.0 && cost.joules.is_finite();
+        if !is_whole || ![&grid.users, &grid.contexts, &grid.prompts].into_iter().all(|list| rises(list)) {
+            return Err(refuse("the lists of `grid` do not fit each other"));
+        }
+        if !costs.into_iter().all(is_sound) {
+            return Err(refuse("a time of `grid` is no time"));
+        }
+        Ok(grid)
+    }
+
+    /// Refuses a range that the points do not cover, and points of other inputs.
+    ///
+    /// # Errors
+    /// What differs, or is beyond the last point.
+    pub fn check(&self, server: &Server<'_>, range: &Range) -> Result<(), Diagnostic> {
+        if self.inputs != server.fingerprint() {
+            let title = "`--grid`: its points are of another system, software, model or decomposition";
+            return Err(Diagnostic::new(title).with_help("leave `--grid` out: the points are simulated"));
+        }
+        let last = |list: &[u64]| list.last().copied().unwrap_or(0);
+        let pairs = [
+            ("requests at one time", last(&self.users), range.most_users),
+            ("tokens of context", last(&self.contexts), range.most_context),
+            ("tokens of a prompt", last(&self.prompts), range.prompts.1),
+        ];
+        match pairs.into_iter().find(|(_, has, wanted)| has < wanted) {
+            None => Ok(()),
+            Some((what, has, wanted)) => {
+                let title = format!("`--grid`: its points go to {has} {what}, the requests have {wanted}");
+                Err(Diagnostic::new(title).with_help("leave `--grid` out: the points are simulated"))
+            }
+        }
     }
 
     /// A decode step of `users` users with so many tokens of context on average.

@@ -114,9 +114,13 @@ impl<'s> Server<'s> {
         Ok(if drive_alike(self.stack, stack) { Self { chips: self.chips.clone(), ..other } } else { other })
     }
 
-    /// Chips of the decomposition.
-    pub fn chips(&self) -> u64 {
-        self.service.parallel.chips()
+    /// A number (FNV-1a, 64 bits) of all that times depend on.
+    pub(super) fn fingerprint(&self) -> String {
+        let text = format!("{:?} {:?} {:?}", self.system, self.stack, self.service);
+        let hash = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        format!("{hash:016x}")
     }
 
     /// Prompts of a batch, until every user has the first token: groups of users follow each other through the stages.

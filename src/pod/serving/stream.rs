@@ -81,7 +81,7 @@ pub struct Streamed {
     pub notes: Vec<String>,
 }
 
-/// Runs a trace. The replicas take requests in turn.
+/// Runs a trace. The replicas take requests in turn. With a grid of points that are `known`, nothing is simulated.
 ///
 /// # Errors
 /// What cannot be divided, what the chip's simulation refuses, or requests that never fit.
@@ -91,6 +91,7 @@ pub fn stream(
     service: &Service,
     requests: &[Request],
     policy: &Policy,
+    known: Option<&Grid>,
 ) -> Result<Streamed, Diagnostic> {
     let replicas = service.parallel.dp;
     // A replica alone: others have links and chips of their own.
@@ -119,7 +120,13 @@ pub fn stream(
     let parts = [limits.cached(shortest), shortest - limits.cached(shortest)];
     let least = parts.into_iter().filter(|&part| part > 0).min().unwrap_or(1);
     let range = Range { most_users: able, prompts: (least, longest.1), most_context };
-    let grid = Grid::new(&server, &one, &range)?;
+    let grid = match known {
+        Some(grid) => {
+            grid.check(&server, &range)?;
+            grid.clone()
+        }
+        None => Grid::new(&server, &one, &range)?,
+    };
     let runs: Vec<Replayed> = (0..replicas as usize)
         .map(|replica| {
             let own: Vec<Request> = requests.iter().skip(replica).step_by(replicas as usize).copied().collect();
