@@ -9,6 +9,7 @@ mod pod;
 mod pod_search;
 mod preset;
 mod proof;
+mod serving;
 mod validate;
 mod verify;
 
@@ -19,6 +20,7 @@ pub use pod::{PodRequest, pod};
 pub use pod_search::{SearchRequest, Searched, pod_search};
 pub use preset::{ModelRequest, model_text};
 pub use proof::{ProofFile, ProofInputs, check, prove, summary};
+pub use serving::{ServingRequest, requests, serving};
 pub(crate) use validate::check_names;
 pub use validate::{ANALYTIC, known_sets, validate, validated_chips};
 pub use verify::{Verified, VerifyRequest, verify};

@@ -50,6 +50,10 @@ pub fn pod<T>(
     let stack = stack(&system, request.stack, noted)?;
     let job = job(request, parallel)?;
     job.check()?;
+    if !stack.kind.trains() {
+        let title = format!("the stack {:?} is one of prefill and decode alone", stack.kind.name());
+        return Err(Diagnostic::new(title).with_help("`--stack` names another one of the system file"));
+    }
     let memory = pod::of_job(&job, stack.kind);
     if memory.peak() > system.chip_memory_bytes() {
         return Err(does_not_fit(&system, &job, stack));
@@ -84,19 +88,24 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
     if let Position::Learned(rows) = architecture.position {
         architecture.position = Position::Learned(rows.max(sequence));
     }
-    let density = args.sparsity.map(|share| {
+    let density = density(args.sparsity)?;
+    Ok(Job { model, architecture, parallel, batch: args.batch, micro_batch: args.micro_batch, sequence, density })
+}
+
+/// The share of a matrix that `--sparsity` leaves.
+pub(super) fn density(sparsity: Option<f64>) -> Result<Option<f64>, Diagnostic> {
+    let density = sparsity.map(|share| {
         let kept = 1.0 - share;
         if kept > 0.0 && kept <= 1.0 {
             return Ok(kept);
         }
         Err(Diagnostic::new(format!("`--sparsity` is {share}, expected a share from 0, below 1")))
     });
-    let density = density.transpose()?;
-    Ok(Job { model, architecture, parallel, batch: args.batch, micro_batch: args.micro_batch, sequence, density })
+    density.transpose()
 }
 
 /// A preset, or the model of a config.json.
-fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
+pub(super) fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
     if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
         let (model, architecture, sequence) = import::architecture(Path::new(name))?;
         if let Some(part) = architecture.unusual() {

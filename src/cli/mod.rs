@@ -23,6 +23,7 @@ mod progress;
 mod prove;
 mod report;
 mod run_args;
+mod serving;
 mod sparsity;
 mod study_args;
 mod sweep;
@@ -88,7 +89,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Check(args) => check::check(&args),
         Command::List(args) => list::list(&args),
         Command::New(args) => list::new(&args),
-        Command::Pod(args) => pod::pod(&args),
+        Command::Pod(args) => serving::pod(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::CheckProof(args) => prove::check_proof(&args),
         Command::Completions { shell } => {

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::analysis::{self, PodRequest};
-use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::pod::Step;
 use crate::report::{self, File, PodReport};
@@ -30,16 +29,61 @@ Examples:
 
   # the fastest way to train 175 B on 1,024 GPUs, with whole layers computed again
   rdusim pod arch/systems/dgx-a100.toml --model gpt3-175b --phase training --chips 1024 \\
-      --batch 1536 --stack megatron-2021 --search --parallel recompute=full";
+      --batch 1536 --stack megatron-2021 --search --parallel recompute=full
+
+  # 16 users of Llama-3-8B on 8 RDUs, each with 1,024 tokens of context
+  rdusim pod arch/systems/sn40l-16.toml --model llama3-8b --phase decode --parallel tp=8 --batch 16 --seq 1024
+
+  # 1,000 requests, 4 a second, of which up to 32 run at one time
+  rdusim pod arch/systems/dgx-a100.toml --model llama3-8b --phase requests --parallel tp=1 --batch 32 --arrivals 4";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PodPhase {
     /// A step: forward, backward and the optimiser's step
     Training,
-    /// Not modelled yet
+    /// The prompts of a batch of users, until each has its first token
     Prefill,
-    /// Not modelled yet
+    /// A token for each of a batch of users
     Decode,
+    /// Requests that come and go: --trace or --arrivals
+    Requests,
+}
+
+/// What requests come and go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Requests")]
+pub(super) struct RequestArgs {
+    /// Requests of a CSV file: times of arrival, tokens of prompts and of answers (docs/serving.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "arrivals")]
+    pub(super) trace: Option<PathBuf>,
+    /// Requests that arrive at random, so many a second on average
+    #[arg(long, value_name = "RATE")]
+    pub(super) arrivals: Option<f64>,
+    /// Of these, how many
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(super) requests: u64,
+    /// Of these, mean tokens of a prompt; each from half to one and a half times as many
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    pub(super) prompt_tokens: u64,
+    /// Of these, mean tokens of an answer, spread in the same way
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(super) output_tokens: u64,
+    /// Of these, the seed of the generator
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Tokens whose keys and values a replica holds at most [default: what fits the fastest memory beside the weights]
+    #[arg(long, value_name = "N")]
+    pub(super) kv_tokens: Option<u64>,
+    /// Simulated points of an earlier result.json of the same system, software, model and decomposition: nothing is
+    /// simulated again
+    #[arg(long, value_name = "FILE")]
+    pub(super) grid: Option<PathBuf>,
+    /// Share of each prompt, from its start, whose keys and values are at hand from requests before
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(super) prefix_share: f64,
+    /// Tokens of prompts that start in one iteration at most; a longer prompt starts alone
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    pub(super) prefill_tokens: u64,
 }
 
 #[derive(Debug, Args)]
@@ -66,23 +110,26 @@ pub(super) struct PodArgs {
     /// Software, one of the system file's stacks [default: the first, and a note says so]
     #[arg(long, value_name = "NAME")]
     pub(super) stack: Option<String>,
-    /// Sequences of a step
+    /// Sequences of a step; users; requests that run at one time on a replica
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) batch: u64,
-    /// Sequences of a micro-batch [default: 1, or what `--search` finds]
+    /// Sequences of a micro-batch; users of a replica that go through a stage together [default: 1; of prefill and decode,
+    /// so many that every stage has some; with `--search` what it finds]
     #[arg(long, value_name = "N")]
     pub(super) micro_batch: Option<u64>,
-    /// Tokens of a sequence [default: the model's; of a config.json, 2048 at most]
+    /// Tokens of a sequence, a prompt or a context [default: the model's; of a config.json, 2048 at most]
     #[arg(long, value_name = "N")]
     pub(super) seq: Option<u64>,
     /// Share of the blocks of 16 x 16 of the layers' matrices that is pruned; RDUs only
     #[arg(long, value_name = "SHARE")]
     pub(super) sparsity: Option<f64>,
-    /// Simulate every chip on its own, not a stage as one: the same result, later
+    /// Training: simulate every chip on its own, not a stage as one: the same result, later
     #[arg(long)]
     pub(super) flat: bool,
     #[command(flatten)]
     pub(super) goodput: GoodputArgs,
+    #[command(flatten)]
+    pub(super) requests: RequestArgs,
     /// Change a field of the system file: arch.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
@@ -94,12 +141,8 @@ pub(super) struct PodArgs {
     pub(super) format: Format,
 }
 
-/// Simulates a step and shows it.
-pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
-    if args.phase != PodPhase::Training {
-        let title = "`--phase`: only training is modelled on a pod yet";
-        return Err(Diagnostic::new(title).with_help("`rdusim compare` runs prefill and decode on one chip").into());
-    }
+/// Simulates a training step and shows it.
+pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let request = PodRequest {
         system: &args.system,

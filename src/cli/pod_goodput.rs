@@ -22,6 +22,11 @@ pub(super) struct GoodputArgs {
 }
 
 impl GoodputArgs {
+    /// Whether any of them is given: each needs the mean time between failures.
+    pub(super) fn is_given(&self) -> bool {
+        self.mtbf_h.is_some()
+    }
+
     /// How chips fail, if that was given.
     pub(super) fn failures(&self) -> Result<Option<Failures>, Diagnostic> {
         let Some((mtbf_h, checkpoint_s)) = self.mtbf_h.zip(self.checkpoint_s) else { return Ok(None) };

@@ -11,8 +11,8 @@ use crate::input::Override;
 use crate::pod;
 use crate::report;
 use crate::validate::{
-    PublishedSet, SetReport, Target, fit, gpu_chip, is_of_a_system, layer_report, validate as validate_set,
-    validate_data,
+    PublishedSet, SetReport, Target, fit, gpu_chip, is_of_a_system, is_of_serving, layer_report,
+    validate as validate_set, validate_data,
 };
 
 use super::failure::Failure;
@@ -94,6 +94,9 @@ fn on_data(args: &ValidateArgs) -> Result<(), Failure> {
         let name = path.display().to_string();
         let report = match &given {
             Some(target) => validate_data(&name, &text, target),
+            None if is_of_serving(&text) => {
+                validate_data(&name, &text, &Target::System(Box::new(pod::sn40l_16(&sets)?)))
+            }
             None if is_of_a_system(&text) => {
                 validate_data(&name, &text, &Target::System(Box::new(pod::dgx_a100(&sets)?)))
             }

@@ -27,7 +27,13 @@ impl Writer<'_> {
             self.tensor("k", "tokens", "kv_width", "output", "");
             self.tensor("v", "tokens", "kv_width", "output", "");
         }
-        let (keys, values) = if self.options.phase == Phase::Decode {
+        let decoding = self.options.phase == Phase::Decode;
+        if decoding && self.part.is_some_and(|part| part.heads_as_rows) {
+            self.attention_by_rows("q", width);
+            self.linear("project", ("o", width), "hidden", "attended");
+            return self.dropped("attended");
+        }
+        let (keys, values) = if decoding {
             // What a token adds is written to the cache, of which it reads the whole.
             self.tensor("k_cache", "cached", "kv_width", "input", "");
             self.tensor("v_cache", "cached", "kv_width", "input", "");

@@ -4,9 +4,11 @@
 
 mod extras;
 mod layers;
+mod part;
 mod preset;
 mod write;
 
 pub use extras::{Experts, Extras, Latent};
+pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
-pub use write::{Options, Phase, Recompute, Sparsity, WeightFile, write};
+pub use write::{Options, Part, Phase, Recompute, Sparsity, WeightFile, write};

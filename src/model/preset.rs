@@ -182,7 +182,7 @@ const fn gpt2(hidden: u64, layers: u64, heads: u64) -> Architecture {
 const GPT2_SOURCE: &str = "github.com/openai/gpt-2, sizes of the released models";
 
 /// Every preset.
-pub const PRESETS: [Preset; 14] = [
+pub const PRESETS: [Preset; 16] = [
     Preset { name: "gpt2", architecture: GPT2, parameters: 124_000_000, source: GPT2_SOURCE, sequence: 1024 },
     Preset {
         name: "gpt2-medium",
@@ -239,6 +239,28 @@ pub const PRESETS: [Preset; 14] = [
         parameters: 68_976_648_192,
         source: "Touvron et al. 2023, arXiv:2307.09288, released weights",
         sequence: 4096,
+    },
+    Preset {
+        name: "llama3-8b",
+        architecture: Architecture { kv_heads: 8, feed_forward: 14336, vocabulary: 128_256, ..LLAMA },
+        parameters: 8_030_261_248,
+        source: "Dubey et al. 2024, arXiv:2407.21783, table 3, released weights",
+        sequence: 8192,
+    },
+    Preset {
+        name: "llama3-70b",
+        architecture: Architecture {
+            hidden: 8192,
+            layers: 80,
+            heads: 64,
+            kv_heads: 8,
+            feed_forward: 28672,
+            vocabulary: 128_256,
+            ..LLAMA
+        },
+        parameters: 70_553_706_496,
+        source: "Dubey et al. 2024, arXiv:2407.21783, table 3, released weights",
+        sequence: 8192,
     },
     Preset {
         name: "bloom-176b",

@@ -89,6 +89,18 @@ pub struct Options {
     pub notes: Vec<String>,
 }
 
+/// Which part of a model, and how its attention over a cache is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Part {
+    /// The embedding stands before the layers; else their input comes from another chip.
+    pub has_embedding: bool,
+    /// The last norm and the logits of each sequence's last token stand behind them.
+    pub has_logits: bool,
+    /// Decoding: the query heads that share a head of keys are rows of one product (the cache lies head by head); else they
+    /// are products side by side.
+    pub heads_as_rows: bool,
+}
+
 /// A stored weight whose values give a mask.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightFile {
@@ -109,6 +121,14 @@ pub struct WeightFile {
 /// # Errors
 /// A diagnostic when heads do not divide the width, or groups of them the heads, or a count is zero.
 pub fn write(options: &Options) -> Result<String, Diagnostic> {
+    checked(options)?;
+    let mut writer = Writer::new(options, None);
+    writer.model();
+    Ok(writer.file())
+}
+
+/// Refuses what no file can be written for.
+pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
     let a = &options.architecture;
     let counts = [
         ("--hidden", a.hidden),
@@ -155,9 +175,7 @@ pub fn write(options: &Options) -> Result<String, Diagnostic> {
             sparsity.density
         )));
     }
-    let mut writer = Writer { options, tensors: String::new(), operators: String::new(), block: None };
-    writer.model();
-    Ok(writer.file())
+    Ok(())
 }
 
 /// The file as it grows.
@@ -167,6 +185,8 @@ pub(super) struct Writer<'a> {
     operators: String,
     /// The block that is written, and what stands before the names in it; its input keeps its name.
     block: Option<Block>,
+    /// Of many chips, the part of one.
+    pub(super) part: Option<Part>,
 }
 
 /// A block of layers.
@@ -177,8 +197,15 @@ struct Block {
     input: String,
 }
 
+impl<'a> Writer<'a> {
+    /// Nothing written yet.
+    pub(super) fn new(options: &'a Options, part: Option<Part>) -> Self {
+        Self { options, tensors: String::new(), operators: String::new(), block: None, part }
+    }
+}
+
 impl Writer<'_> {
-    fn file(self) -> String {
+    pub(super) fn file(self) -> String {
         let Options { name, architecture: a, phase, batch, context, dtype, optimizer, recompute, .. } = self.options;
         let mut text = String::new();
         let what = match phase {
@@ -208,6 +235,9 @@ impl Writer<'_> {
             dims.push(("cached", batch * context));
         }
         dims.extend(self.dims_of_extras());
+        if self.part.is_some() {
+            dims.extend(self.dims_of_rows());
+        }
         let is_used = |name: &str| {
             let quoted = format!("{name:?}");
             name == "layers" || self.tensors.contains(&quoted) || self.operators.contains(&quoted)
@@ -337,7 +367,7 @@ impl Writer<'_> {
         self.operator(name, "gemm", &[from, &weight], output, &more);
     }
 
-    fn norm(&mut self, from: &str, to: &str) {
+    pub(super) fn norm(&mut self, from: &str, to: &str) {
         self.norm_of(from, to, "hidden");
     }
 
@@ -387,7 +417,7 @@ impl Writer<'_> {
         }
     }
 
-    fn embedding(&mut self) -> String {
+    pub(super) fn embedding(&mut self) -> String {
         let a = &self.options.architecture;
         self.tensor("ids", "tokens", "1", "input", "\ndtype = \"fp32\"");
         self.matrix("w_tokens", "vocabulary", "hidden");
@@ -417,7 +447,7 @@ impl Writer<'_> {
     }
 
     /// A block of layers; returns the name of what it makes.
-    fn layers(&mut self, name: &'static str, prefix: &'static str, input: &str) -> String {
+    pub(super) fn layers(&mut self, name: &'static str, prefix: &'static str, input: &str) -> String {
         self.block = Some(Block { name, prefix, input: input.to_owned() });
         let made = self.layer(input);
         let made = self.named(&made);

@@ -14,7 +14,7 @@ mod network;
 mod parallel;
 mod schedule;
 mod search;
-
+mod serving;
 mod sharded;
 mod spec;
 mod stage;
@@ -31,7 +31,11 @@ pub use network::{Demand, Flow, Link, Network, Traffic};
 pub use parallel::{Job, Parallel, Recompute, Schedule};
 pub use schedule::{PassKind, Work, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
-
-pub use spec::{dgx_a100, is_system, open};
+pub use serving::{
+    Answer, Arrivals, Cost, Grid, Limits, Load, Parameters, Policy, Range, Replayed, Request, Sample, Served,
+    ServedPhase, Server, Service, ServingMemory, ServingTime, Spread, Streamed, TierUse, drawn,
+    memory as serving_memory, read_trace, replay, serve, serving_remedies, stream,
+};
+pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
 pub use training::{Detail, Step, StepTime, step};

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
-use crate::arch::{self, AnyChip};
+use crate::arch::{self, AnyChip, Orchestration};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Count, Override, Real, Root, Source, Table};
 
@@ -80,6 +80,9 @@ struct StackSpec {
     kernel_factor: Spanned<Real>,
     blocking: Spanned<bool>,
     scatter_gather: Spanned<bool>,
+    step_us: Option<Spanned<Real>>,
+    token_us: Option<Spanned<Real>>,
+    orchestration: Option<Spanned<String>>,
 }
 
 /// `[host]`
@@ -128,6 +131,17 @@ pub fn dgx_a100(sets: &[Override]) -> Result<System, Diagnostic> {
     let source = Source::new("arch/systems/dgx-a100.toml", text, Root::Arch, sets)?;
     let chip = include_str!("../../arch/a100.toml");
     system(&source, |_, _| Ok((PathBuf::from("arch/a100.toml"), arch::parse_any("arch/a100.toml", chip, &[])?)))
+}
+
+/// The SN40L-16 that comes with the program, on which batches of users were measured.
+///
+/// # Errors
+/// Overrides that do not apply to it.
+pub fn sn40l_16(sets: &[Override]) -> Result<System, Diagnostic> {
+    let text = include_str!("../../arch/systems/sn40l-16.toml");
+    let source = Source::new("arch/systems/sn40l-16.toml", text, Root::Arch, sets)?;
+    let chip = include_str!("../../arch/sn40l.toml");
+    system(&source, |_, _| Ok((PathBuf::from("arch/sn40l.toml"), arch::parse_any("arch/sn40l.toml", chip, &[])?)))
 }
 
 fn system(
@@ -246,7 +260,8 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
     let names = StackKind::NAMES;
     let kind = names[source.keyword("stack.name", &spec.name, &names.map(|(name, _)| name))?].1;
     let is_rdu = matches!(chip, AnyChip::Rdu(_));
-    if matches!(kind, StackKind::Rdu | StackKind::RduKbk) != is_rdu {
+    let of_rdus = matches!(kind, StackKind::Rdu | StackKind::RduKbk | StackKind::Sambanova);
+    if kind != StackKind::Serving && of_rdus != is_rdu {
         let title = format!("the stack {:?} does not run on {}", kind.name(), chip.device().name());
         let kind = chip.device().kind();
         return Err(source.error(spec.name.span(), title, format!("the chip is of kind {kind:?}")));
@@ -257,7 +272,21 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         let title = format!("`{}` is {library:?}, which no `[[protocol]]` has", field("library"));
         return Err(source.error(spec.library.span(), title, "expected the `library` of a protocol"));
     }
+    let time = |key: &str, value: &Option<Spanned<Real>>| {
+        value.as_ref().map_or(Ok(0.0), |value| source.real(&field(key), value, US))
+    };
+    let launch = |value: &Spanned<String>| -> Result<Orchestration, Diagnostic> {
+        if !is_rdu {
+            let title = format!("`{}` has no effect: {} is no RDU", field("orchestration"), chip.device().name());
+            return Err(source.error(value.span(), title, "only sections of an RDU are launched by either"));
+        }
+        let chosen = source.keyword(&field("orchestration"), value, &["software", "hardware"])?;
+        Ok([Orchestration::Software, Orchestration::Hardware][chosen])
+    };
     Ok(Stack {
+        step_us: time("step_us", &spec.step_us)?,
+        token_us: time("token_us", &spec.token_us)?,
+        orchestration: spec.orchestration.as_ref().map(launch).transpose()?,
         kind,
         library,
         host_us: source.real(&field("host_us"), &spec.host_us, US)?,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::arch::AnyChip;
+use crate::arch::{AnyChip, Orchestration};
 
 /// How the members of a level are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,16 +127,36 @@ pub enum StackKind {
     Rdu,
     /// An RDU, an operator a section.
     RduKbk,
+    /// Prefill and decode alone, at the chip's best: captured graphs of kernels, sections that the chip itself launches.
+    Serving,
+    /// Prefill and decode as `SambaNova`'s software was measured.
+    Sambanova,
 }
 
 impl StackKind {
     /// Names in files and on the command line.
-    pub const NAMES: [(&'static str, Self); 4] =
-        [("megatron-2021", Self::Megatron), ("flash", Self::Flash), ("rdu", Self::Rdu), ("rdu-kbk", Self::RduKbk)];
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("megatron-2021", Self::Megatron),
+        ("flash", Self::Flash),
+        ("rdu", Self::Rdu),
+        ("rdu-kbk", Self::RduKbk),
+        ("serving", Self::Serving),
+        ("sambanova", Self::Sambanova),
+    ];
 
     /// The name in files.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it has a training step.
+    pub fn trains(self) -> bool {
+        !matches!(self, Self::Serving | Self::Sambanova)
+    }
+
+    /// Whether it has prefill and decode.
+    pub fn serves(self) -> bool {
+        self != Self::Megatron
     }
 }
 
@@ -157,6 +177,12 @@ pub struct Stack {
     pub blocking: bool,
     /// The members of a tensor group each send their part of the activations between stages only.
     pub scatter_gather: bool,
+    /// Serving: microseconds of the host between one step of the model and the next.
+    pub step_us: f64,
+    /// Serving: microseconds of the host for each token that it hands to a user.
+    pub token_us: f64,
+    /// Serving on RDUs: who launches sections, if not as the chip's file says.
+    pub orchestration: Option<Orchestration>,
 }
 
 /// The host of a node.

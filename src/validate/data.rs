@@ -13,9 +13,10 @@ use super::line::{Line, TIMES};
 use super::pods;
 use super::run::{SetPart, SetReport, SetRow, outcome};
 use super::score::Score;
+use super::serving;
 
 /// A kind of case: its name, and the columns it takes; those of [`OPTIONAL`] may be missing.
-const KINDS: [(&str, &[&str]); 6] = [
+const KINDS: [(&str, &[&str]); 7] = [
     ("gemm", &["m", "n", "k"]),
     ("attention-prefill", &["batch", "isl", "heads", "kv_heads", "head_dim"]),
     ("attention-decode", &["batch", "cached", "heads", "kv_heads", "head_dim"]),
@@ -34,8 +35,19 @@ const KINDS: [(&str, &[&str]); 6] = [
     ),
     (pods::COLLECTIVES, &["collective", "gpus", "message_size"]),
     (pods::TRAINING, &["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp"]),
+    (serving::SERVING, &["sockets", "model", "input_tokens", "output_tokens", "batch"]),
 ];
-const OPTIONAL: [&str; 4] = ["dtype", "window_size", "library", "params_b"];
+/// Of these, a measured rate that follows from the other columns is not read.
+const OPTIONAL: [&str; 8] = [
+    "dtype",
+    "window_size",
+    "library",
+    "params_b",
+    "ttft_s",
+    "ttft_s_at_1024",
+    "throughput_tok_per_s",
+    "derived_ms_per_output_step",
+];
 
 /// Below this many microseconds, launches and latencies are most of a time.
 const SMALL_US: f64 = 10.0;
@@ -53,11 +65,15 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     let columns: Vec<&str> = header.iter().collect();
     let kind = kind_of(path, &columns)?;
     let mut rows = Vec::new();
-    let (mut of_rows, mut steps) = (Vec::new(), Vec::new());
+    let (mut of_rows, mut steps, mut batches) = (Vec::new(), Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
         let number = record.position().map_or(0, csv::Position::line);
         let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
+        if kind == serving::SERVING {
+            batches.push((serving::batch(&line)?, line.microseconds()?));
+            continue;
+        }
         let (label, times) = simulated(kind, &line, target)?;
         let published = line.microseconds()?;
         if kind == pods::TRAINING {
@@ -76,11 +92,19 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
             outlier: false,
         });
     }
+    let mut list = Vec::new();
+    if kind == serving::SERVING {
+        let Target::System(system) = target else { return Err(of_a_system(kind, target)) };
+        (rows, list) = serving::rows(system, &batches)?;
+    } else if pods::is_of_systems(kind) {
+        list.extend(pods::parts(&rows, &of_rows));
+    } else {
+        list.extend(parts(&rows));
+    }
     let column = |value: fn(&SetRow) -> f64| rows.iter().map(value).collect::<Vec<f64>>();
     let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
     let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
     let ideal = ideals.filter(|all| !all.is_empty()).map(|all| Score::new(&column(|row| row.published), &all));
-    let mut list = if pods::is_of_systems(kind) { pods::parts(&rows, &of_rows) } else { parts(&rows) };
     if let (Target::System(system), pods::TRAINING) = (target, kind) {
         list.extend(pods::compared(system, &steps, &rows)?);
     }
@@ -163,9 +187,18 @@ impl Target {
 
 /// Whether the cases of a file are of a system: what they are simulated on by default.
 pub fn is_of_a_system(text: &str) -> bool {
+    kind_of("", &header_of(text)).is_ok_and(pods::is_of_systems)
+}
+
+/// Whether they are batches that a system of RDUs serves.
+pub fn is_of_serving(text: &str) -> bool {
+    kind_of("", &header_of(text)).is_ok_and(|kind| kind == serving::SERVING)
+}
+
+/// The names of the columns.
+fn header_of(text: &str) -> Vec<&str> {
     let header = text.lines().find(|line| !line.starts_with('#') && !line.trim().is_empty()).unwrap_or_default();
-    let columns: Vec<&str> = header.split(',').map(str::trim).collect();
-    kind_of("", &columns).is_ok_and(pods::is_of_systems)
+    header.split(',').map(str::trim).collect()
 }
 
 /// Seconds of a case.
@@ -200,14 +233,16 @@ fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
     Ok(Times { simulated: chip.seconds(vendor.cycles), serial, ideal: Some(ideal) })
 }
 
+fn of_a_system(kind: &str, target: &Target) -> Diagnostic {
+    let title = format!("cases of kind {kind} are of a system, {} is a chip", target.name());
+    Diagnostic::new(title).with_help("give `--arch` a system file, such as arch/systems/dgx-a100.toml")
+}
+
 /// A case in words, and its times.
 fn simulated(kind: &str, line: &Line, target: &Target) -> Result<(String, Times), Diagnostic> {
     if pods::is_of_systems(kind) {
         let Target::System(system) = target else {
-            let title = format!("cases of kind {kind} are of a system, {} is a chip", target.name());
-            return Err(
-                Diagnostic::new(title).with_help("give `--arch` a system file, such as arch/systems/dgx-a100.toml")
-            );
+            return Err(of_a_system(kind, target));
         };
         let (label, seconds) = pods::simulated(kind, line, system)?;
         return Ok((label, Times { simulated: seconds, serial: None, ideal: None }));

@@ -6,8 +6,8 @@ use crate::diagnostics::Diagnostic;
 use crate::units::Dtype;
 
 /// Columns of a time, and the microseconds of its unit.
-pub(super) const TIMES: [(&str, f64); 4] =
-    [("time_us", 1.0), ("latency_ms", 1e3), ("iteration_ms", 1e3), ("time_s", 1e6)];
+pub(super) const TIMES: [(&str, f64); 5] =
+    [("time_us", 1.0), ("latency_ms", 1e3), ("iteration_ms", 1e3), ("time_s", 1e6), ("latency_s", 1e6)];
 
 /// A line of the file with its columns by name.
 pub(super) struct Line<'a> {

@@ -13,9 +13,10 @@ mod pods;
 mod published;
 mod run;
 mod score;
+mod serving;
 
 pub use analytic::analytic_sets;
-pub use data::{Target, is_of_a_system, validate_data};
+pub use data::{Target, is_of_a_system, is_of_serving, validate_data};
 pub use fit::{FitReport, Fitted, fit};
 pub use left_out::{LeftOut, leave_one_set_out};
 pub use published::{CHIPS, ChipSource, Measured, PublishedSet, gpu_chip, published_sets};

@@ -36,7 +36,21 @@ const MODULES: [(&str, &[&str]); 29] = [
     ("bsp", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome"]),
     (
         "pod",
-        &["units", "mode", "diagnostics", "model", "input", "arch", "workload", "outcome", "fluid", "compile", "gpu"],
+        &[
+            "units",
+            "index",
+            "mode",
+            "diagnostics",
+            "model",
+            "input",
+            "arch",
+            "workload",
+            "program",
+            "outcome",
+            "fluid",
+            "compile",
+            "gpu",
+        ],
     ),
     ("map", &["index", "arch", "workload", "program", "cost", "outcome"]),
     (

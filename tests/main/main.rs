@@ -37,6 +37,7 @@ mod routes;
 mod saved;
 mod search;
 mod sequences;
+mod serving;
 mod sparsity;
 mod splits;
 mod stack;

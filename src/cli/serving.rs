@@ -1,0 +1,136 @@
+//! `rdusim pod --phase prefill|decode|requests`: a model that serves users on many chips.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use crate::analysis::{self, ServingRequest};
+use crate::diagnostics::Diagnostic;
+use crate::input::{self, Override};
+use crate::model::Phase;
+use crate::pod::{self, Arrivals, Policy};
+use crate::report::{self, File, ServingReport, StreamReport};
+
+use super::failure::Failure;
+use super::pod::{PodArgs, PodPhase, training};
+use super::values::Format;
+use super::{output, progress};
+
+/// What `rdusim pod` was asked for.
+pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
+    match args.phase {
+        PodPhase::Training => training(args),
+        PodPhase::Prefill => serve(args, Phase::Prefill),
+        PodPhase::Decode => serve(args, Phase::Decode),
+        PodPhase::Requests => requests(args),
+    }
+}
+
+/// Simulates both phases and shows the one that was asked for.
+fn serve(args: &PodArgs, phase: Phase) -> Result<(), Failure> {
+    refuse_training_options(args)?;
+    let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    let request = request(args, &sets, phase);
+    let (files, text) = progress::watched("simulating prefill and decode", || {
+        analysis::serving(&request, &mut note, |system, stack, service, load, served| {
+            let report = ServingReport { system, stack, service, load, served, decodes: phase == Phase::Decode };
+            let files: Vec<File> = if args.out.is_some() { report.files() } else { Vec::new() };
+            (files, if args.format == Format::Json { report.json() } else { report.table() })
+        })
+    })?;
+    if let Some(directory) = &args.out {
+        report::write(directory, &files)?;
+    }
+    output::print_as(args.format, &text)
+}
+
+/// Refuses what only a training step has.
+fn refuse_training_options(args: &PodArgs) -> Result<(), Diagnostic> {
+    let given = [("--flat", args.flat), ("--search", args.search), ("--mtbf-h", args.goodput.is_given())];
+    match given.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((flag, _)) => {
+            Err(Diagnostic::new(format!("`{flag}` is for `--phase training`")).with_help(format!("leave `{flag}` out")))
+        }
+    }
+}
+
+fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> ServingRequest<'a> {
+    ServingRequest {
+        system: &args.system,
+        sets,
+        model: &args.model,
+        parallel: args.parallel.as_deref().unwrap_or_default(),
+        stack: args.stack.as_deref(),
+        phase,
+        batch: args.batch,
+        micro_batch: args.micro_batch,
+        sequence: args.seq,
+        sparsity: args.sparsity,
+    }
+}
+
+fn note(note: &str) {
+    // A closed standard error costs nothing but this line.
+    let _ = writeln!(io::stderr().lock(), "note: {note}");
+}
+
+/// Bytes of a trace or a result at most.
+const MOST_BYTES: u64 = 256 << 20;
+
+fn read(path: &Path) -> Result<String, Diagnostic> {
+    input::read_text(path, MOST_BYTES)
+        .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
+}
+
+/// Runs a trace of requests and shows what its users saw.
+fn requests(args: &PodArgs) -> Result<(), Failure> {
+    let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    refuse_training_options(args)?;
+    let idle = [("--micro-batch", args.micro_batch.is_some()), ("--seq", args.seq.is_some())];
+    if let Some((flag, _)) = idle.into_iter().find(|(_, given)| *given) {
+        let title = format!("`{flag}` has no meaning with `--phase requests`");
+        return Err(Diagnostic::new(title)
+            .with_help("requests have tokens of their own: --trace, --prompt-tokens")
+            .into());
+    }
+    let of = &args.requests;
+    let list = match (&of.trace, of.arrivals) {
+        (Some(path), _) => pod::read_trace(&path.display().to_string(), &read(path)?)?,
+        (None, Some(per_s)) => pod::drawn(&Arrivals {
+            per_s,
+            count: of.requests,
+            prompt: of.prompt_tokens,
+            output: of.output_tokens,
+            seed: of.seed,
+        })?,
+        (None, None) => {
+            let title = "`--phase requests` needs `--trace FILE` or `--arrivals RATE`";
+            return Err(Diagnostic::new(title).into());
+        }
+    };
+    let policy = Policy {
+        users: args.batch,
+        kv_tokens: of.kv_tokens,
+        prefill_tokens: of.prefill_tokens,
+        prefix_share: of.prefix_share,
+    };
+    let known = of.grid.as_ref().map(|path| pod::Grid::read(&path.display().to_string(), &read(path)?)).transpose()?;
+    let request = request(args, &sets, Phase::Decode);
+    let (files, text) = progress::watched("simulating requests", || {
+        analysis::requests(
+            &request,
+            &list,
+            (&policy, known.as_ref()),
+            &mut note,
+            |system, stack, service, streamed| -> Result<_, Failure> {
+                let report = StreamReport { system, stack, service, streamed };
+                let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
+                Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
+            },
+        )
+    })??;
+    if let Some(directory) = &args.out {
+        report::write(directory, &files)?;
+    }
+    output::print_as(args.format, &text)
+}

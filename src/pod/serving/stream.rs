@@ -1,0 +1,192 @@
+//! A trace of requests on all replicas of a system, and what its users saw.
+
+use super::super::parallel::Parallel;
+use super::super::system::{Stack, System};
+use super::grid::{Grid, Range};
+use super::memory::memory;
+use super::phases::Server;
+use super::requests::Request;
+use super::schedule::{Answer, Limits, Replayed, replay};
+use super::service::{Load, Service};
+use crate::diagnostics::Diagnostic;
+use crate::model::Phase;
+
+/// What a trace is run under; what is not given follows from the memory of a chip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    /// Requests that a replica runs at one time.
+    pub users: u64,
+    /// Tokens whose keys and values a replica holds at one time.
+    pub kv_tokens: Option<u64>,
+    /// Tokens of prompts that start in one iteration.
+    pub prefill_tokens: u64,
+    /// Share of each prompt, from its start, whose keys and values are at hand from requests before.
+    pub prefix_share: f64,
+}
+
+/// Mean and percentiles (nearest rank).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spread {
+    /// Mean.
+    pub mean: f64,
+    /// As many are below as above.
+    pub p50: f64,
+    /// One in twenty is above.
+    pub p95: f64,
+    /// One in a hundred is above.
+    pub p99: f64,
+}
+
+impl Spread {
+    /// Of values in any order.
+    pub fn of(values: impl Iterator<Item = f64>) -> Self {
+        let mut list: Vec<f64> = values.collect();
+        list.sort_by(f64::total_cmp);
+        let n = list.len();
+        let rank = |percent: usize| list.get((n * percent).div_ceil(100).max(1) - 1).copied().unwrap_or(0.0);
+        Self { mean: list.iter().sum::<f64>() / n.max(1) as f64, p50: rank(50), p95: rank(95), p99: rank(99) }
+    }
+}
+
+/// What a trace came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Streamed {
+    /// Requests.
+    pub requests: u64,
+    /// Seconds until the last token.
+    pub end_s: f64,
+    /// Time to first token.
+    pub ttft_s: Spread,
+    /// Mean time from token to token of a request.
+    pub token_s: Spread,
+    /// From arrival to last token.
+    pub latency_s: Spread,
+    /// Tokens of answers.
+    pub tokens: u64,
+    /// Joules of the chips in iterations.
+    pub joules: f64,
+    /// Share of the time that replicas run iterations, mean.
+    pub busy: f64,
+    /// Requests that run in an iteration, mean.
+    pub mean_running: f64,
+    /// Limits of a replica.
+    pub limits: Limits,
+    /// Most tokens that a replica had reserved.
+    pub most_kv_tokens: u64,
+    /// Replica by replica.
+    pub replicas: Vec<Replayed>,
+    /// The points that were simulated.
+    pub grid: Grid,
+    /// One sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Runs a trace. The replicas take requests in turn. With a grid of points that are `known`, nothing is simulated.
+///
+/// # Errors
+/// What cannot be divided, what the chip's simulation refuses, or requests that never fit.
+pub fn stream(
+    system: &System,
+    stack: &Stack,
+    service: &Service,
+    requests: &[Request],
+    policy: &Policy,
+    known: Option<&Grid>,
+) -> Result<Streamed, Diagnostic> {
+    let replicas = service.parallel.dp;
+    // A replica alone: others have links and chips of their own.
+    let one = Service { parallel: Parallel { dp: 1, ..service.parallel }, ..service.clone() };
+    Server::new(system, stack, service)?;
+    let server = Server::new(system, stack, &one)?;
+    let most = |of: fn(&Request) -> u64| requests.iter().map(of).max().unwrap_or(1);
+    let shortest = requests.iter().map(|request| request.prompt).min().unwrap_or(1);
+    let longest = (shortest, most(|request| request.prompt));
+    let most_context = most(|request| request.prompt + request.output);
+    let room = kv_room(system, &one, longest.1);
+    let kv_tokens = policy.kv_tokens.map_or(room.0, |tokens| tokens.min(room.1));
+    if policy.users == 0 || policy.users > 1 << 12 {
+        return Err(Diagnostic::new(format!("`--batch` is {}, expected a count from 1 to 4096", policy.users)));
+    }
+    // More users than have room, or than there are requests, never run at one time.
+    let least = requests.iter().map(|request| request.prompt + request.output).min().unwrap_or(1);
+    let able = policy.users.min((kv_tokens / least).max(1)).min(requests.len() as u64);
+    if !(0.0..1.0).contains(&policy.prefix_share) {
+        let title = format!("`--prefix-share` is {}, expected a share from 0, below 1", policy.prefix_share);
+        return Err(Diagnostic::new(title));
+    }
+    let Policy { users, prefill_tokens, prefix_share, .. } = *policy;
+    let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share };
+    // The least prefill is of what is not at hand, or of what is.
+    let parts = [limits.cached(shortest), shortest - limits.cached(shortest)];
+    let least = parts.into_iter().filter(|&part| part > 0).min().unwrap_or(1);
+    let range = Range { most_users: able, prompts: (least, longest.1), most_context };
+    let grid = match known {
+        Some(grid) => {
+            grid.check(&server, &range)?;
+            grid.clone()
+        }
+        None => Grid::new(&server, &one, &range)?,
+    };
+    let runs: Vec<Replayed> = (0..replicas as usize)
+        .map(|replica| {
+            let own: Vec<Request> = requests.iter().skip(replica).step_by(replicas as usize).copied().collect();
+            replay(&own, &grid, &limits)
+        })
+        .collect::<Result<_, _>>()?;
+    let answers = || runs.iter().flat_map(|run| &run.answers);
+    let end_s = runs.iter().map(|run| run.end_s).fold(0.0, f64::max);
+    let sum = |of: fn(&Replayed) -> f64| runs.iter().map(of).sum::<f64>();
+    let tokens: u64 = runs.iter().map(|run| run.tokens).sum();
+    let iterations = sum(|run| run.iterations as f64);
+    let mut notes = vec![
+        format!(
+            "{} points of users and context and {} prompts were simulated; between them times and joules are interpolated \
+             linearly",
+            grid.users.len() * grid.contexts.len(),
+            grid.prompts.len()
+        ),
+        "first come, first served, iteration by iteration; prompts take their prefill one after the other, before the \
+         tokens of those that run"
+            .to_owned(),
+    ];
+    if prefix_share > 0.0 {
+        notes.push(format!(
+            "the first {:.0} % of each prompt have their keys and values already; their memory is counted for each request",
+            prefix_share * 100.0
+        ));
+    }
+    if replicas > 1 {
+        notes.push(format!("{replicas} replicas take requests in turn; they share neither links nor hosts"));
+    }
+    Ok(Streamed {
+        requests: requests.len() as u64,
+        end_s,
+        ttft_s: Spread::of(answers().map(|answer| answer.ttft_s)),
+        token_s: Spread::of(answers().filter_map(|answer| answer.token_s)),
+        latency_s: Spread::of(answers().map(|answer: &Answer| answer.latency_s)),
+        tokens,
+        joules: sum(|run| run.joules),
+        busy: if end_s > 0.0 { sum(|run| run.busy_s) / (end_s * replicas as f64) } else { 0.0 },
+        mean_running: tokens as f64 / iterations.max(1.0),
+        limits,
+        most_kv_tokens: runs.iter().map(|run| run.most_kv_tokens).max().unwrap_or(0),
+        replicas: runs,
+        grid,
+        notes,
+    })
+}
+
+/// Tokens whose keys and values find room: in the fastest memory that has any left beside weights and a prefill, and in all
+/// memory.
+fn kv_room(system: &System, service: &Service, prompt: u64) -> (u64, u64) {
+    let alone = memory(service, &Load { batch: 1, micro_batch: 1, tokens: prompt }, Phase::Prefill);
+    let used = alone.peak().saturating_sub(alone.kv_cache);
+    let mut capacity = 0;
+    let mut room = Vec::new();
+    for tier in system.chip.device().tiers() {
+        capacity += tier.capacity_bytes;
+        room.push(capacity.saturating_sub(used) / service.kv_bytes_per_token().max(1));
+    }
+    let all = room.last().copied().unwrap_or(0);
+    (room.into_iter().find(|&tokens| tokens > 0).unwrap_or(0), all)
+}
