@@ -6,7 +6,7 @@ use crate::diagnostics::Diagnostic;
 use crate::import;
 use crate::input::Override;
 use crate::model::{Architecture, Position, preset};
-use crate::pod::{self, Detail, Job, Parallel, Stack, Step, System};
+use crate::pod::{self, Detail, Job, Parallel, Stack, System, TrainingStep};
 
 /// What is run on which system.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ const MOST_FLAT: u64 = 64;
 pub fn pod<T>(
     request: &PodRequest<'_>,
     noted: &mut dyn FnMut(&str),
-    then: impl FnOnce(&System, &Stack, &Job, &Step) -> T,
+    then: impl FnOnce(&System, &Stack, &Job, &TrainingStep) -> T,
 ) -> Result<T, Diagnostic> {
     let system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;

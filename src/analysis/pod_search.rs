@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::pod::{PodRequest, job, stack};
 use crate::diagnostics::Diagnostic;
-use crate::pod::{self, Counts, Detail, Found, Job, Objective, Parallel, Search, Stack, Step, System};
+use crate::pod::{self, Counts, Detail, Found, Job, Objective, Parallel, Search, Stack, System, TrainingStep};
 
 /// What is searched.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Searched<'s> {
     /// What was found.
     pub found: &'s Found,
     /// The best, with its schedule in time; `None` if nothing fits.
-    pub best: Option<(&'s Job, Step)>,
+    pub best: Option<(&'s Job, TrainingStep)>,
 }
 
 /// Searches, and hands the result to `then`; `noted` hears what was chosen for the caller, `heard` how far the search is.

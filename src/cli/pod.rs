@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::analysis::{self, PodRequest};
 use crate::input::Override;
-use crate::pod::Step;
+use crate::pod::TrainingStep;
 use crate::report::{self, File, PodReport};
 
 use super::failure::Failure;
@@ -168,7 +168,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
     let (files, text) = progress::watched("simulating a step", || {
         analysis::pod(&request, &mut noted, |system, stack, job, step| -> Result<_, Failure> {
             let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
-            let step = &Step { goodput, ..step.clone() };
+            let step = &TrainingStep { goodput, ..step.clone() };
             let report = PodReport { system, stack, job, step };
             let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
             Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))

@@ -11,7 +11,7 @@ use super::output;
 use super::values::Format;
 use crate::analysis::{self, PodRequest, SearchRequest};
 use crate::diagnostics::Diagnostic;
-use crate::pod::{Counts, Failures, Objective, Step};
+use crate::pod::{Counts, Failures, Objective, TrainingStep};
 use crate::report::{self, File, SearchReport};
 
 /// A search that takes longer than this says how far it is, and says it again as often.
@@ -100,7 +100,7 @@ pub(super) fn search(
     let (files, text) = analysis::pod_search(&request, &mut noted, &mut heard, |searched| -> Result<_, Failure> {
         let best = searched.best.as_ref().map(|(job, step)| {
             let goodput = shown.failures.map(|failures| failures.goodput(job.parallel.chips()));
-            (*job, Step { goodput, ..step.clone() })
+            (*job, TrainingStep { goodput, ..step.clone() })
         });
         let report = SearchReport {
             system: searched.system,

@@ -38,4 +38,4 @@ pub use serving::{
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
-pub use training::{Detail, Step, StepTime, step};
+pub use training::{Detail, StepTime, TrainingStep, step};

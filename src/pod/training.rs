@@ -51,7 +51,7 @@ pub struct StepTime {
 
 /// A step.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct TrainingStep {
     /// Seconds.
     pub step_s: f64,
     /// What they are made of on the chip that works most.
@@ -80,7 +80,7 @@ pub struct Step {
 ///
 /// # Errors
 /// What cannot be divided, more chips than the system can have, or what the chip's simulation refuses.
-pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result<Step, Diagnostic> {
+pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result<TrainingStep, Diagnostic> {
     job.check()?;
     let chips = job.parallel.chips();
     if chips > system.most_chips() {
@@ -102,7 +102,7 @@ pub(super) fn step_of(
     job: &Job,
     detail: Detail,
     (comm, pieces): (&TensorComm, Pieces),
-) -> Result<Step, Diagnostic> {
+) -> Result<TrainingStep, Diagnostic> {
     let builder = Builder { system, stack, job, pieces, network: Network::new(system) };
     let run = |micro: u64| -> Result<(Simulated, Vec<u64>), Diagnostic> {
         let (plan, reduce_bytes) = builder.plan(detail, micro)?;
@@ -365,7 +365,7 @@ impl Builder<'_> {
         plan(&self.network, &self.system.protocols, &self.stack.library, None, call)
     }
 
-    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated, period: &Period) -> Step {
+    fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated, period: &Period) -> TrainingStep {
         let (job, p) = (self.job, &self.job.parallel);
         let micro = job.micro_batches();
         let step_s = period.end as f64 / 1e9;
@@ -424,7 +424,7 @@ impl Builder<'_> {
         if job.density.is_some() {
             notes.push("mfu, hfu and the lower bound count stored elements of sparse matrices; memory leaves out their indices".to_owned());
         }
-        Step {
+        TrainingStep {
             step_s,
             time,
             critical: stage,

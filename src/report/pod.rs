@@ -9,7 +9,7 @@ use super::chart::TimelineChart;
 use super::human::{bytes, percent, si};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Job, Stack, Step, StepTime, System};
+use crate::pod::{Job, Stack, StepTime, System, TrainingStep};
 
 /// Version of the object's shape.
 pub(super) const SCHEMA: u32 = 1;
@@ -136,7 +136,7 @@ pub struct PodReport<'a> {
     /// The model and its decomposition.
     pub job: &'a Job,
     /// What a step is.
-    pub step: &'a Step,
+    pub step: &'a TrainingStep,
 }
 
 impl PodReport<'_> {

@@ -8,7 +8,7 @@ use super::human::{bytes, count, si};
 use super::pod::{Document, ParallelEntry, PodReport, SCHEMA, SystemEntry};
 use super::text_table::{align_left, new_table};
 use super::write::{File, WriteError};
-use crate::pod::{Candidate, Found, Job, Stack, Step, System};
+use crate::pod::{Candidate, Found, Job, Stack, System, TrainingStep};
 
 /// A search and its result.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct SearchReport<'a> {
     /// What was found.
     pub found: &'a Found,
     /// The best and its step; `None` if nothing fits.
-    pub best: Option<(&'a Job, &'a Step)>,
+    pub best: Option<(&'a Job, &'a TrainingStep)>,
 }
 
 #[derive(Serialize)]

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use rdusim::model::{Architecture, preset};
 use rdusim::pod::{
-    CollectiveKind, Detail, Job, Memory, Parallel, Stack, StackKind, Step, System, least_bytes, of_job, open, step,
+    CollectiveKind, Detail, Job, Memory, Parallel, Stack, StackKind, System, TrainingStep, least_bytes, of_job, open,
+    step,
 };
 
 fn system() -> System {
@@ -22,7 +23,7 @@ fn job(parallel: &str) -> Job {
     Job { model: "small".into(), architecture, parallel, batch: 32, micro_batch: 2, sequence: 1024, density: None }
 }
 
-fn run(parallel: &str) -> Step {
+fn run(parallel: &str) -> TrainingStep {
     let system = system();
     step(&system, megatron(&system), &job(parallel), Detail::Grouped).expect("a step")
 }

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::memory;
 use super::parallel::Job;
-use super::training::{Detail, Step, step_of};
+use super::training::{Detail, TrainingStep, step_of};
 use crate::diagnostics::Diagnostic;
 use bound::Bounds;
 use outcome::Entry;
@@ -132,13 +132,13 @@ impl Walk<'_, '_> {
 
     fn simulated(&mut self, list: &[usize]) {
         let (search, bounds, entries) = (self.search, &self.bounds, &self.entries);
-        let run = |at: usize| -> Result<Step, String> {
+        let run = |at: usize| -> Result<TrainingStep, String> {
             let job = &entries[at].job;
             let (comm, pieces) = bounds.exact(job)?;
             step_of(search.system, search.stack, job, Detail::Grouped, (comm, pieces))
                 .map_err(|error| error.title().to_owned())
         };
-        let steps: Vec<(usize, Result<Step, String>)> = list.par_iter().map(|&at| (at, run(at))).collect();
+        let steps: Vec<(usize, Result<TrainingStep, String>)> = list.par_iter().map(|&at| (at, run(at))).collect();
         for (at, step) in steps {
             self.counts.simulated += 1;
             match step {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::parallel::Job;
-use super::super::training::{Step, StepTime};
+use super::super::training::{StepTime, TrainingStep};
 use super::space::{Key, Objective, Search};
 
 /// How far a search has come.
@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub job: Job,
     pub peak: u64,
     pub bound_s: f64,
-    pub step: Option<Step>,
+    pub step: Option<TrainingStep>,
     pub refused: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn found(
     best: &[(Key, usize)],
     counts: Counts,
 ) -> Found {
-    let steps: Vec<&Step> = best.iter().filter_map(|(_, at)| entries[*at].step.as_ref()).collect();
+    let steps: Vec<&TrainingStep> = best.iter().filter_map(|(_, at)| entries[*at].step.as_ref()).collect();
     let ranked = best.iter().enumerate().map(|(rank, (_, at))| {
         let entry = &entries[*at];
         let why = match (rank, steps.first(), entry.step.as_ref()) {
@@ -130,7 +130,7 @@ fn first(objective: Objective) -> &'static str {
 }
 
 /// A simulated candidate that is none of the best.
-fn lost(search: &Search<'_>, step: &Step, best: Option<&&Step>) -> String {
+fn lost(search: &Search<'_>, step: &TrainingStep, best: Option<&&TrainingStep>) -> String {
     match (search.objective, best) {
         (Objective::Chips(target), _) if step.step_s > target => {
             format!("{:.4} s a step, above the {target} s that are wanted", step.step_s)
@@ -141,7 +141,7 @@ fn lost(search: &Search<'_>, step: &Step, best: Option<&&Step>) -> String {
 }
 
 /// A candidate that was not simulated, as its bound was enough.
-fn bounded(search: &Search<'_>, entry: &Entry, tenth: Option<&&Step>) -> String {
+fn bounded(search: &Search<'_>, entry: &Entry, tenth: Option<&&TrainingStep>) -> String {
     let bound = entry.bound_s;
     match (search.objective, tenth) {
         (Objective::Chips(target), _) if bound > target => {
@@ -156,7 +156,7 @@ fn bounded(search: &Search<'_>, entry: &Entry, tenth: Option<&&Step>) -> String 
 }
 
 /// How much longer a step is, and which of its parts has grown most.
-fn slower(step: &Step, best: &Step) -> String {
+fn slower(step: &TrainingStep, best: &TrainingStep) -> String {
     let parts = |time: &StepTime| {
         [
             ("computing", time.compute),
