@@ -4,7 +4,7 @@
 //! own) unit by unit. None decides anything about the mapping.
 //!
 //! To read the event engine: `run` (sections one after another), `actors` (who fires, from the process graph), `engine` (the
-//! state, and what each kind of event means), `event` (the loop over events, and a firing of a lockstep group), `off_chip` and
+//! state, and what each kind of event means), `event` (the loop over events), `firing` (a firing of a lockstep group), `off_chip` and
 //! `stores` (slots on their way from and to memory). They ask two servers how long a transfer takes: `network` (links and
 //! ports) and `memory` (channels). `steady` skips what repeats; `account` turns counts into what is reported.
 
@@ -19,6 +19,7 @@ mod deadline;
 mod deadlock;
 mod engine;
 mod event;
+mod firing;
 mod firing_rule;
 mod hops;
 mod memory;
