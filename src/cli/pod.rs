@@ -32,10 +32,12 @@ Examples:
       --batch 1536 --stack megatron-2021 --search --parallel recompute=full
 
   # 16 users of Llama-3-8B on 8 RDUs, each with 1,024 tokens of context
-  rdusim pod arch/systems/sn40l-16.toml --model llama3-8b --phase decode --parallel tp=8 --batch 16 --seq 1024
+  rdusim pod arch/systems/sn40l-16.toml --model llama3-8b --phase decode \\
+      --parallel tp=8 --batch 16 --seq 1024
 
   # 1,000 requests, 4 a second, of which up to 32 run at one time
-  rdusim pod arch/systems/dgx-a100.toml --model llama3-8b --phase requests --parallel tp=1 --batch 32 --arrivals 4";
+  rdusim pod arch/systems/dgx-a100.toml --model llama3-8b --phase requests \\
+      --parallel tp=1 --batch 32 --arrivals 4";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PodPhase {

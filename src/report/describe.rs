@@ -18,6 +18,7 @@ pub fn count_of_parameters(value: u64) -> String {
 pub fn counted(count: usize, what: &str) -> String {
     let plural = match what {
         "axis" => "axes".to_owned(),
+        "micro-batch" => "micro-batches".to_owned(),
         _ if count == 1 => what.to_owned(),
         _ => format!("{what}s"),
     };

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::chart::TimelineChart;
+use super::describe::counted;
 use super::human::{bytes, percent, si};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
@@ -207,11 +208,11 @@ impl PodReport<'_> {
         );
         let _ = write!(
             text,
-            "batch {} by {} of {} tokens, {} micro-batches a replica, stack {}\n\n",
+            "batch {} by {} of {} tokens, {} a replica, stack {}\n\n",
             job.batch,
             job.micro_batch,
             job.sequence,
-            job.micro_batches(),
+            counted(job.micro_batches() as usize, "micro-batch"),
             self.stack.kind.name()
         );
         let _ = write!(
