@@ -17,7 +17,7 @@ pub use compare::{Options, Ran, Uncertainty, add_ranges, document, page};
 pub use execute::{Execution, Source, Stage, configurations, execute, refuse_models};
 pub use failure::Failure;
 pub use pod::{PodRequest, pod};
-pub use pod_search::{SearchRequest, Searched, pod_search};
+pub use pod_search::{SearchRequest, pod_search};
 pub use preset::{ModelRequest, model_text};
 pub use proof::{ProofFile, ProofInputs, check, prove, summary};
 pub use serving::{ServingRequest, requests, serving};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::pod::{PodRequest, job, stack};
 use crate::diagnostics::Diagnostic;
-use crate::pod::{self, Counts, Detail, Found, Job, Objective, Parallel, Search, Stack, System, TrainingStep};
+use crate::pod::{self, Candidate, Counts, Detail, Failures, Objective, Parallel, Search, TrainingStep};
+use crate::report::SearchReport;
 
 /// What is searched.
 #[derive(Debug, Clone)]
@@ -17,23 +18,8 @@ pub struct SearchRequest<'a> {
     pub chips: Option<u64>,
     /// What is looked for.
     pub objective: Objective,
-}
-
-/// A search and its result.
-#[derive(Debug)]
-pub struct Searched<'s> {
-    /// The system.
-    pub system: &'s System,
-    /// Its software.
-    pub stack: &'s Stack,
-    /// Model, batch and what was fixed.
-    pub base: &'s Job,
-    /// Chips, or the most of them.
-    pub chips: u64,
-    /// What was found.
-    pub found: &'s Found,
-    /// The best, with its schedule in time; `None` if nothing fits.
-    pub best: Option<(&'s Job, TrainingStep)>,
+    /// How chips fail, if what that leaves of a run is to be said.
+    pub failures: Option<Failures>,
 }
 
 /// Searches, and hands the result to `then`; `noted` hears what was chosen for the caller, `heard` how far the search is.
@@ -44,7 +30,7 @@ pub fn pod_search<T>(
     request: &SearchRequest<'_>,
     noted: &mut dyn FnMut(&str),
     heard: &mut dyn FnMut(&Counts),
-    then: impl FnOnce(&Searched<'_>) -> T,
+    then: impl FnOnce(&SearchReport<'_>) -> T,
 ) -> Result<T, Diagnostic> {
     let system = pod::open(request.pod.system, request.pod.sets)?;
     let given = request.pod.parallel;
@@ -67,7 +53,13 @@ pub fn pod_search<T>(
     }
     let search = Search { system: &system, stack, base, fixed, chips, objective: request.objective };
     let found = pod::search(&search, heard)?;
-    let best = found.best.first().map(|best| &best.job);
-    let best = best.map(|job| Ok((job, pod::step(&system, stack, job, Detail::Grouped)?))).transpose()?;
-    Ok(then(&Searched { system: &system, stack, base: &search.base, chips, found: &found, best }))
+    let best = match found.best.first() {
+        None => None,
+        Some(Candidate { job, .. }) => {
+            let goodput = request.failures.map(|failures| failures.goodput(job.parallel.chips()));
+            Some((job, TrainingStep { goodput, ..pod::step(&system, stack, job, Detail::Grouped)? }))
+        }
+    };
+    let best = best.as_ref().map(|(job, step)| (*job, step));
+    Ok(then(&SearchReport { system: &system, stack, base: &search.base, chips, found: &found, best }))
 }

@@ -1,8 +1,10 @@
 //! Standard output.
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use crate::diagnostics::printable;
+use crate::report::{self, File};
 
 use super::failure::Failure;
 use super::values::Format;
@@ -18,6 +20,14 @@ pub(super) fn print_as(format: Format, text: &str) -> Result<(), Failure> {
         Format::Table => print_text(text),
         Format::Json => print(text.as_bytes()),
     }
+}
+
+/// Writes files into the directory of `--out`, if there is one, and prints a result in the form that was asked for.
+pub(super) fn show(out: Option<&Path>, files: &[File], format: Format, text: &str) -> Result<(), Failure> {
+    if let Some(directory) = out {
+        report::write(directory, files)?;
+    }
+    print_as(format, text)
 }
 
 /// Prints text for people. Names come from files that anybody may have written: what would steer a terminal is shown.

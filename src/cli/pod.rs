@@ -1,6 +1,5 @@
 //! `rdusim pod`: a model on many chips.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -8,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::analysis::{self, PodRequest};
 use crate::input::Override;
 use crate::pod::TrainingStep;
-use crate::report::{self, File, PodReport};
+use crate::report::{File, PodReport};
 
 use super::failure::Failure;
 use super::pod_goodput::GoodputArgs;
@@ -163,12 +162,8 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         let shown = Shown { failures, out: args.out.as_deref(), format: args.format };
         return pod_search::search(&args.search_args, request, args.micro_batch.is_some(), shown);
     }
-    let mut noted = |note: &str| {
-        // A closed standard error costs nothing but this line.
-        let _ = writeln!(io::stderr().lock(), "note: {note}");
-    };
     let (files, text) = progress::watched("simulating a step", || {
-        analysis::pod(&request, &mut noted, |system, stack, job, step| -> Result<_, Failure> {
+        analysis::pod(&request, &mut progress::note, |system, stack, job, step| -> Result<_, Failure> {
             let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
             let step = &TrainingStep { goodput, ..step.clone() };
             let report = PodReport { system, stack, job, step };
@@ -176,8 +171,5 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
             Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
         })
     })??;
-    if let Some(directory) = &args.out {
-        report::write(directory, &files)?;
-    }
-    output::print_as(args.format, &text)
+    output::show(args.out.as_deref(), &files, args.format, &text)
 }

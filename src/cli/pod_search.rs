@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
-use super::output;
 use super::values::Format;
+use super::{output, progress};
 use crate::analysis::{self, PodRequest, SearchRequest};
 use crate::diagnostics::Diagnostic;
-use crate::pod::{Counts, Failures, Objective, TrainingStep};
-use crate::report::{self, File, SearchReport};
+use crate::pod::{Counts, Failures, Objective};
+use crate::report::File;
 
 /// A search that takes longer than this says how far it is, and says it again as often.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
@@ -81,11 +81,7 @@ pub(super) fn search(
     shown: Shown<'_>,
 ) -> Result<(), Failure> {
     let (chips, objective) = (args.chips, args.objective()?);
-    let request = SearchRequest { pod, is_micro_batch_fixed, chips, objective };
-    let mut noted = |note: &str| {
-        // A closed standard error costs nothing but this line.
-        let _ = writeln!(io::stderr().lock(), "note: {note}");
-    };
+    let request = SearchRequest { pod, is_micro_batch_fixed, chips, objective, failures: shown.failures };
     let mut told = Instant::now();
     let mut heard = |counts: &Counts| {
         let now = Instant::now();
@@ -97,24 +93,10 @@ pub(super) fn search(
             let _ = writeln!(io::stderr().lock(), "{line}");
         }
     };
-    let (files, text) = analysis::pod_search(&request, &mut noted, &mut heard, |searched| -> Result<_, Failure> {
-        let best = searched.best.as_ref().map(|(job, step)| {
-            let goodput = shown.failures.map(|failures| failures.goodput(job.parallel.chips()));
-            (*job, TrainingStep { goodput, ..step.clone() })
-        });
-        let report = SearchReport {
-            system: searched.system,
-            stack: searched.stack,
-            base: searched.base,
-            chips: searched.chips,
-            found: searched.found,
-            best: best.as_ref().map(|(job, step)| (*job, step)),
-        };
-        let files: Vec<File> = if shown.out.is_some() { report.files()? } else { Vec::new() };
-        Ok((files, if shown.format == Format::Json { report.json() } else { report.table() }))
-    })??;
-    if let Some(directory) = shown.out {
-        report::write(directory, &files)?;
-    }
-    output::print_as(shown.format, &text)
+    let (files, text) =
+        analysis::pod_search(&request, &mut progress::note, &mut heard, |report| -> Result<_, Failure> {
+            let files: Vec<File> = if shown.out.is_some() { report.files()? } else { Vec::new() };
+            Ok((files, if shown.format == Format::Json { report.json() } else { report.table() }))
+        })??;
+    output::show(shown.out, &files, shown.format, &text)
 }

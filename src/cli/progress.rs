@@ -1,4 +1,4 @@
-//! A spinner on standard error while something takes long, if somebody watches.
+//! Standard error: notes on what was chosen for the user, and a spinner while something takes long, if somebody watches.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -9,6 +9,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Work that is done sooner shows nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Says what was chosen for the user.
+pub(super) fn note(note: &str) {
+    // A closed standard error costs nothing but this line.
+    let _ = writeln!(io::stderr().lock(), "note: {note}");
+}
 
 /// Does `work`; if it takes long and standard error is a terminal, shows `message` meanwhile.
 pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {

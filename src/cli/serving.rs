@@ -1,6 +1,5 @@
 //! `rdusim pod --phase prefill|decode|requests`: a model that serves users on many chips.
 
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use crate::analysis::{self, ServingRequest};
@@ -8,7 +7,7 @@ use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::model::Phase;
 use crate::pod::{self, Arrivals, Policy};
-use crate::report::{self, File, ServingReport, StreamReport};
+use crate::report::{File, ServingReport, ServingSetup, StreamReport};
 
 use super::failure::Failure;
 use super::pod::{PodArgs, PodPhase, training};
@@ -31,16 +30,14 @@ fn serve(args: &PodArgs, phase: Phase) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let request = request(args, &sets, phase);
     let (files, text) = progress::watched("simulating prefill and decode", || {
-        analysis::serving(&request, &mut note, |system, stack, service, load, served| {
-            let report = ServingReport { system, stack, service, load, served, decodes: phase == Phase::Decode };
+        analysis::serving(&request, &mut progress::note, |system, stack, service, load, served| {
+            let setup = ServingSetup { system, stack, service };
+            let report = ServingReport { setup, load, served, decodes: phase == Phase::Decode };
             let files: Vec<File> = if args.out.is_some() { report.files() } else { Vec::new() };
             (files, if args.format == Format::Json { report.json() } else { report.table() })
         })
     })?;
-    if let Some(directory) = &args.out {
-        report::write(directory, &files)?;
-    }
-    output::print_as(args.format, &text)
+    output::show(args.out.as_deref(), &files, args.format, &text)
 }
 
 /// Refuses what only a training step has.
@@ -67,11 +64,6 @@ fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> Serving
         sequence: args.seq,
         sparsity: args.sparsity,
     }
-}
-
-fn note(note: &str) {
-    // A closed standard error costs nothing but this line.
-    let _ = writeln!(io::stderr().lock(), "note: {note}");
 }
 
 /// Bytes of a trace or a result at most.
@@ -121,16 +113,13 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
             &request,
             &list,
             (&policy, known.as_ref()),
-            &mut note,
+            &mut progress::note,
             |system, stack, service, streamed| -> Result<_, Failure> {
-                let report = StreamReport { system, stack, service, streamed };
+                let report = StreamReport { setup: ServingSetup { system, stack, service }, streamed };
                 let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
                 Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
             },
         )
     })??;
-    if let Some(directory) = &args.out {
-        report::write(directory, &files)?;
-    }
-    output::print_as(args.format, &text)
+    output::show(args.out.as_deref(), &files, args.format, &text)
 }

@@ -116,15 +116,15 @@ impl ParallelEntry {
 }
 
 #[derive(Serialize)]
-struct MemoryEntry {
-    weights: u64,
-    gradients: u64,
-    optimizer: u64,
-    activations: u64,
-    kv_cache: u64,
-    buffers: u64,
-    peak: u64,
-    capacity: u64,
+pub(super) struct MemoryEntry {
+    pub(super) weights: u64,
+    pub(super) gradients: u64,
+    pub(super) optimizer: u64,
+    pub(super) activations: u64,
+    pub(super) kv_cache: u64,
+    pub(super) buffers: u64,
+    pub(super) peak: u64,
+    pub(super) capacity: u64,
 }
 
 /// A step and what it is a step of.

@@ -6,9 +6,11 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::human::{bytes, percent, si};
+use super::pod::{MemoryEntry, SystemEntry};
+use super::serving_setup::{ServedParallelEntry, ServingSetup};
 use super::text_table::{new_table, wrapped};
 use super::write::File;
-use crate::pod::{Load, Served, ServedPhase, Service, ServingTime, Stack, System};
+use crate::pod::{Load, Served, ServedPhase, ServingTime};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -30,13 +32,23 @@ fn parts(time: &ServingTime) -> [(&'static str, &'static str, f64); 11] {
     ]
 }
 
+/// The decomposition and the users.
+#[derive(Serialize)]
+struct BatchEntry {
+    #[serde(flatten)]
+    parallel: ServedParallelEntry,
+    batch: u64,
+    micro_batch: u64,
+    seq: u64,
+}
+
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
-    system: IndexMap<&'static str, serde_json::Value>,
+    system: SystemEntry<'a>,
     model: &'a str,
     phase: &'static str,
-    parallel: IndexMap<&'static str, serde_json::Value>,
+    parallel: BatchEntry,
     step_s: f64,
     ttft_s: f64,
     token_s: f64,
@@ -46,7 +58,7 @@ struct Document<'a> {
     switch_s: Option<f64>,
     mfu: f64,
     hfu: f64,
-    memory_bytes: IndexMap<&'static str, u64>,
+    memory_bytes: MemoryEntry,
     memory_tiers_bytes: IndexMap<&'a str, IndexMap<&'static str, u64>>,
     time_s: IndexMap<&'static str, f64>,
     traffic_bytes: IndexMap<&'a str, u64>,
@@ -56,12 +68,8 @@ struct Document<'a> {
 /// A batch that is served, and on what.
 #[derive(Debug, Clone, Copy)]
 pub struct ServingReport<'a> {
-    /// The system.
-    pub system: &'a System,
-    /// Its software.
-    pub stack: &'a Stack,
-    /// The model and its decomposition.
-    pub service: &'a Service,
+    /// What the model is served on.
+    pub setup: ServingSetup<'a>,
     /// The users.
     pub load: &'a Load,
     /// What serving them takes.
@@ -82,7 +90,7 @@ impl ServingReport<'_> {
 
     /// The object of `--format json`.
     pub fn json(&self) -> String {
-        let (p, memory) = (&self.service.parallel, &self.served.memory);
+        let memory = &self.served.memory;
         let (name, phase, tokens) = self.phase();
         let token_s = self.served.decode.seconds;
         let tiers = self.served.tiers.iter().map(|tier| {
@@ -91,22 +99,15 @@ impl ServingReport<'_> {
         });
         let document = Document {
             schema: SCHEMA,
-            system: [("name", self.system.name.as_str().into()), ("chips", p.chips().into())].into_iter().collect(),
-            model: &self.service.model,
+            system: self.setup.system_entry(),
+            model: &self.setup.service.model,
             phase: name,
-            parallel: [
-                ("tp", p.tp.into()),
-                ("pp", p.pp.into()),
-                ("dp", p.dp.into()),
-                ("cp", 1.into()),
-                ("ep", 1.into()),
-                ("stack", self.stack.kind.name().into()),
-                ("batch", self.load.batch.into()),
-                ("micro_batch", self.load.micro_batch.into()),
-                ("seq", self.load.tokens.into()),
-            ]
-            .into_iter()
-            .collect(),
+            parallel: BatchEntry {
+                parallel: self.setup.parallel_entry(),
+                batch: self.load.batch,
+                micro_batch: self.load.micro_batch,
+                seq: self.load.tokens,
+            },
             step_s: phase.seconds,
             ttft_s: self.served.prefill.seconds,
             token_s,
@@ -116,18 +117,16 @@ impl ServingReport<'_> {
             switch_s: self.served.switch_s,
             mfu: phase.mfu,
             hfu: phase.mfu,
-            memory_bytes: [
-                ("weights", memory.weights),
-                ("gradients", 0),
-                ("optimizer", 0),
-                ("activations", memory.activations),
-                ("kv_cache", memory.kv_cache),
-                ("buffers", memory.buffers),
-                ("peak", memory.peak()),
-                ("capacity", self.system.chip_memory_bytes()),
-            ]
-            .into_iter()
-            .collect(),
+            memory_bytes: MemoryEntry {
+                weights: memory.weights,
+                gradients: 0,
+                optimizer: 0,
+                activations: memory.activations,
+                kv_cache: memory.kv_cache,
+                buffers: memory.buffers,
+                peak: memory.peak(),
+                capacity: self.setup.system.chip_memory_bytes(),
+            },
             memory_tiers_bytes: tiers.collect(),
             time_s: parts(&phase.time).into_iter().map(|(name, _, seconds)| (name, seconds)).collect(),
             traffic_bytes: phase.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
@@ -139,18 +138,11 @@ impl ServingReport<'_> {
 
     /// The table for a terminal.
     pub fn table(&self) -> String {
-        let (p, served, load) = (&self.service.parallel, self.served, self.load);
+        let (served, load) = (self.served, self.load);
         let (name, phase, tokens) = self.phase();
-        let mut text = format!(
-            "{} on {} chips of {}: tp {} x pp {} x dp {}, stack {}\n",
-            self.service.model,
-            p.chips(),
-            self.system.name,
-            p.tp,
-            p.pp,
-            p.dp,
-            self.stack.kind.name()
-        );
+        let mut text = self.setup.title()
+            + "
+";
         let _ = write!(
             text,
             "{} users, {} of a replica at a time, {} tokens each\n\n",
@@ -183,7 +175,7 @@ impl ServingReport<'_> {
             ("activations", memory.activations, Vec::new()),
             ("buffers", memory.buffers, Vec::new()),
             ("peak", memory.peak(), Vec::new()),
-            ("of", self.system.chip_memory_bytes(), Vec::new()),
+            ("of", self.setup.system.chip_memory_bytes(), Vec::new()),
         ];
         for (name, count, tiers) in rows {
             let mut row = vec![name.to_owned(), bytes(count)];

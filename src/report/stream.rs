@@ -7,9 +7,11 @@ use serde::Serialize;
 
 use super::chart::{Curve, CurveChart};
 use super::human::{percent, si};
+use super::pod::SystemEntry;
+use super::serving_setup::{ServedParallelEntry, ServingSetup};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Grid, Sample, Service, Spread, Stack, Streamed, System};
+use crate::pod::{Grid, Sample, Spread, Streamed};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -31,10 +33,10 @@ impl From<Spread> for Percentiles {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
-    system: IndexMap<&'static str, serde_json::Value>,
+    system: SystemEntry<'a>,
     model: &'a str,
     phase: &'static str,
-    parallel: IndexMap<&'static str, serde_json::Value>,
+    parallel: ServedParallelEntry,
     requests: u64,
     tokens: u64,
     end_s: f64,
@@ -56,12 +58,8 @@ struct Document<'a> {
 /// A trace and what it ran on.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamReport<'a> {
-    /// The system.
-    pub system: &'a System,
-    /// Its software.
-    pub stack: &'a Stack,
-    /// The model and its decomposition.
-    pub service: &'a Service,
+    /// What the model is served on.
+    pub setup: ServingSetup<'a>,
     /// What came of it.
     pub streamed: &'a Streamed,
 }
@@ -85,23 +83,14 @@ impl StreamReport<'_> {
 
     /// The object of `--format json`.
     pub fn json(&self) -> String {
-        let (p, streamed) = (&self.service.parallel, self.streamed);
+        let streamed = self.streamed;
         let limits = streamed.limits;
         let document = Document {
             schema: SCHEMA,
-            system: [("name", self.system.name.as_str().into()), ("chips", p.chips().into())].into_iter().collect(),
-            model: &self.service.model,
+            system: self.setup.system_entry(),
+            model: &self.setup.service.model,
             phase: "requests",
-            parallel: [
-                ("tp", p.tp.into()),
-                ("pp", p.pp.into()),
-                ("dp", p.dp.into()),
-                ("cp", 1.into()),
-                ("ep", 1.into()),
-                ("stack", self.stack.kind.name().into()),
-            ]
-            .into_iter()
-            .collect(),
+            parallel: self.setup.parallel_entry(),
             requests: streamed.requests,
             tokens: streamed.tokens,
             end_s: streamed.end_s,
@@ -132,17 +121,10 @@ impl StreamReport<'_> {
 
     /// The table for a terminal.
     pub fn table(&self) -> String {
-        let (p, streamed) = (&self.service.parallel, self.streamed);
-        let mut text = format!(
-            "{} on {} chips of {}: tp {} x pp {} x dp {}, stack {}\n",
-            self.service.model,
-            p.chips(),
-            self.system.name,
-            p.tp,
-            p.pp,
-            p.dp,
-            self.stack.kind.name()
-        );
+        let streamed = self.streamed;
+        let mut text = self.setup.title()
+            + "
+";
         let limits = &streamed.limits;
         let _ = write!(
             text,
@@ -193,12 +175,6 @@ impl StreamReport<'_> {
         Ok(files)
     }
 
-    fn about(&self) -> String {
-        let p = &self.service.parallel;
-        let (model, system, stack) = (&self.service.model, &self.system.name, self.stack.kind.name());
-        format!("{model} on {system}, tp {} pp {} dp {}, stack {stack}", p.tp, p.pp, p.dp)
-    }
-
     /// Tokens a second of a replica against those of a user, a curve for each context.
     fn throughput(&self) -> CurveChart {
         let curve = |&context: &u64| Curve {
@@ -214,7 +190,7 @@ impl StreamReport<'_> {
         };
         CurveChart {
             title: "Throughput against speed for a user".to_owned(),
-            about: self.about(),
+            about: self.setup.title(),
             x_name: "tokens/s a user".to_owned(),
             y_name: "tokens/s of a replica".to_owned(),
             curves: self.streamed.grid.contexts.iter().map(curve).collect(),
