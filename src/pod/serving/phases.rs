@@ -1,5 +1,7 @@
 //! Prefill of a batch, and a decode step: passes of the stages, collectives within them, transfers between them, the host.
 
+use xxhash_rust::xxh3::xxh3_128;
+
 use super::super::collective::{Call, CollectiveKind, Planned, plan};
 use super::super::network::{Demand, Network};
 use super::super::system::{Stack, System};
@@ -114,13 +116,10 @@ impl<'s> Server<'s> {
         Ok(if drive_alike(self.stack, stack) { Self { chips: self.chips.clone(), ..other } } else { other })
     }
 
-    /// A number (FNV-1a, 64 bits) of all that times depend on.
+    /// A hash of all that times depend on.
     pub(super) fn fingerprint(&self) -> String {
         let text = format!("{:?} {:?} {:?}", self.system, self.stack, self.service);
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        format!("{hash:016x}")
+        format!("{:032x}", xxh3_128(text.as_bytes()))
     }
 
     /// Prompts of a batch, until every user has the first token: groups of users follow each other through the stages.
