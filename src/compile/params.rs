@@ -221,6 +221,8 @@ pub(super) struct PlacementParams {
     pub port_full: f64,
     /// Hops that avoiding a port with twice its rate is worth.
     pub overload_hops: f64,
+    /// Hops that avoiding a port is worth on which two buffers would always be served at the same time.
+    pub shared_port_hops: f64,
     /// Seed of the annealing walk.
     pub anneal_seed: u64,
     /// Temperatures of a walk.
@@ -370,6 +372,7 @@ pub(super) const PARAMS: Params = Params {
     placement: PlacementParams {
         port_full: 0.95,
         overload_hops: 2000.0,
+        shared_port_hops: 16.0,
         anneal_seed: 1,
         temperatures: 8,
         moves_per_unit: 8,

@@ -315,6 +315,8 @@ impl<'a> PmuPool<'a> {
                     let (busy_read, busy_write) = self.emptiest[pmu];
                     let over = |rate: f64, more: f64| (rate + more - PARAMS.placement.port_full).max(0.0);
                     cost += PARAMS.placement.overload_hops * (over(busy_read, read) + over(busy_write, write));
+                    // How often both want the port at the same time.
+                    cost += PARAMS.placement.shared_port_hops * (busy_read * read + busy_write * write);
                     if free < wanted {
                         // Splitting a piece costs a flow; going far costs hops.
                         cost += 4.0;
