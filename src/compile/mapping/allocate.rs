@@ -148,10 +148,8 @@ pub(crate) fn allocate_and_fill(
         }
     }
     let in_parts = |stage| if pipeline.grows(stage) { growing } else { 1.0 };
-    let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].cycles, |_| 0.0));
-    let behind = |picked: &IndexVec<StageId, Candidate>| {
-        pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, |_| 0.0)
-    };
+    let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].worked_cycles(), |_| 0.0));
+    let behind = |picked: &IndexVec<StageId, Candidate>| pipeline.late_cycles(|s| picked[s].worked_cycles(), |_| 0.0);
     let worth_filling = PARAMS.mapping.worth_filling;
     let is_hidden = |fill: f64, late: f64| {
         let most = memory.all as f64 * (1.0 + worth_filling);
@@ -172,7 +170,7 @@ pub(crate) fn allocate_and_fill(
         };
         let Some(mut picked) = picked else { break };
         shorten_fill(stages, pipeline, &mut picked, pcus);
-        let now = pipeline.fill_cycles(|s| picked[s].cycles, |_| 0.0);
+        let now = pipeline.fill_cycles(|s| picked[s].worked_cycles(), |_| 0.0);
         let cycles = slowest(&picked) + now;
         if cycles < shortest {
             late = behind(&picked);
@@ -193,9 +191,10 @@ fn shorten_fill(
 ) {
     let mut free = pcus.saturating_sub(picked.iter().map(|candidate| candidate.pcus).sum());
     let slowest = picked.ids().max_by_key(|&stage| picked[stage].cycles);
-    let (_, mut path) = pipeline.longest_path(|stage| pipeline.firing_cycles(stage, picked[stage].cycles));
+    let (_, mut path) = pipeline.longest_path(|stage| pipeline.firing_cycles(stage, picked[stage].worked_cycles()));
     path.retain(|&stage| Some(stage) != slowest);
-    let root = |stage: StageId, of: &Candidate| (pipeline.firing_cycles(stage, of.cycles) * of.pcus as f64).sqrt();
+    let root =
+        |stage: StageId, of: &Candidate| (pipeline.firing_cycles(stage, of.worked_cycles()) * of.pcus as f64).sqrt();
     let mut roots: f64 = path.iter().map(|&stage| root(stage, &picked[stage])).sum();
     let mut budget: u64 = free + path.iter().map(|&stage| picked[stage].pcus).sum::<u64>();
     // Those with the least work first: what they cannot use is left to the others.

@@ -32,6 +32,10 @@ pub(crate) struct Estimate {
     pub read_bytes: u64,
     /// Off-chip bytes written.
     pub write_bytes: u64,
+    /// Cycles that it takes less if the first slots of its weights are on chip when it begins.
+    pub prefetch_saves_cycles: u64,
+    /// Cycles in which the memory tier that it uses most is idle.
+    pub idle_memory_cycles: u64,
 }
 
 impl Estimate {
@@ -46,6 +50,8 @@ impl Estimate {
             firings: 0,
             read_bytes: 0,
             write_bytes: 0,
+            prefetch_saves_cycles: 0,
+            idle_memory_cycles: 0,
         }
     }
 
@@ -278,6 +284,8 @@ struct Moved {
     writes: u64,
     /// Reads of weights.
     weights: u64,
+    /// Those for the first row block: of weights that stay on chip all.
+    first_weights: u64,
     /// Reads of activations for the first row block.
     first_block: u64,
     /// Writes of the last row block.
@@ -292,9 +300,18 @@ impl Moved {
         tiers: &[TierId],
     ) -> Self {
         let [per_tier, early, late_sums, first_state] = [(); 4].map(|()| vec![0u64; chip.memory.len()]);
-        let (reads, writes, weights, first_block, late_writes) = (0, 0, 0, 0, 0);
-        let mut moved =
-            Self { per_tier, early, late_sums, first_state, reads, writes, weights, first_block, late_writes };
+        let mut moved = Self {
+            per_tier,
+            early,
+            late_sums,
+            first_state,
+            reads: 0,
+            writes: 0,
+            weights: 0,
+            first_weights: 0,
+            first_block: 0,
+            late_writes: 0,
+        };
         for stream in streams {
             let tier = tiers[stream.tensor.index()];
             let bytes = moved_bytes(chip, graph, nest, stream, tier);
@@ -316,6 +333,8 @@ impl Moved {
             }
             if stream.weight {
                 moved.weights = moved.weights.saturating_add(bytes);
+                let blocks = if stream.level == LoopLevel::BLOCK_COLUMN { nest.blocks() } else { 1 };
+                moved.first_weights = moved.first_weights.saturating_add(bytes / blocks);
             } else if stream.level == LoopLevel::ROW_TILE {
                 moved.first_block += stream.tensor_bytes / nest.blocks();
             }
@@ -350,7 +369,7 @@ pub(crate) fn estimate(
 ) -> Estimate {
     let streams = streams(graph, nest, buffers);
     let moved = Moved::new(chip, (graph, nest, roles), &streams, tiers);
-    let Moved { reads, writes, weights, first_block, late_writes, .. } = moved;
+    let Moved { reads, writes, weights, first_weights, first_block, late_writes, .. } = moved;
     let cut_outside = is_cut_outside(nest);
     let rate = streams.iter().next().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
     let slowest_tier = |bytes: &[u64]| {
@@ -368,36 +387,47 @@ pub(crate) fn estimate(
         let (mapping, footprint) = (&picked[s].mapping, &picked[s].footprint);
         footprint.lag_cycles(mapping.reduction(), mapping.pk(), walk_cycles(chip)) as f64
     };
-    let mut fill = pipeline.fill_cycles(|s| picked[s].cycles, lag);
+    let mut fill = pipeline.fill_cycles(|s| picked[s].worked_cycles(), lag);
     if cut_outside {
-        // Stages behind an accumulating one get nothing before its last column tile: they overlap with the next row block.
+        // Stages behind an accumulating one get nothing before its last column tile: they overlap with that, and with the next
+        // row block.
         let most = |late: bool| {
             let stages = picked.iter_enumerated().filter(|(s, _)| roles.is_late(*s) == late);
-            stages.map(|(_, c)| c.cycles / c.duty_factor).max().unwrap_or(0) as f64
+            stages.map(|(_, c)| c.worked_cycles()).max().unwrap_or(0) as f64
         };
-        fill += most(true).min(most(false)) / nest.blocks() as f64;
+        let (late, early) = (most(true), most(false));
+        fill += (late.min(early) - early / nest.column_tiles() as f64).max(0.0) / nest.blocks() as f64;
     }
     let slowest =
         (slowest * crowding(chip, graph, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
     let firing = slowest / firings;
     let column_tile_parts = (nest.blocks() * nest.column_tiles()) as f64;
     let first_row_tile = (reads - weights) as f64 / nest.row_tiles() as f64 / rate;
-    let weight_column_tile = weights as f64 / column_tile_parts / rate;
+    let first_weights = first_weights as f64 / rate;
     let mut compute = slowest + fill;
     let mut after_reads = firing;
-    match nest.order {
+    let first_slots = match nest.order {
+        LoopOrder::ColumnTileOuter => first_weights / nest.column_tiles() as f64,
+        LoopOrder::RowTileOuter => first_weights,
+    };
+    // Cycles of the first row block that wait for memory, if the first slots of weights take so long.
+    let opening = |slots: f64| match nest.order {
+        // The first column tile's compute must cover the loading of a block of activations and of the first weights, and that
+        // of the block the loading of all its weights but for the last column tile.
         LoopOrder::ColumnTileOuter => {
-            // The first column tile's compute must cover the loading of a block of activations and of the first weights.
-            let opening = first_block as f64 / rate + weight_column_tile;
-            compute += (opening - slowest / column_tile_parts).max(first_row_tile + weight_column_tile).max(0.0);
-            if weights > 0 {
-                after_reads = slowest / column_tile_parts + fill;
-            }
+            let block = first_block as f64 / rate;
+            let column_tile = slowest / column_tile_parts;
+            let all = block + slots + first_weights - first_slots;
+            let in_all = all + column_tile - slowest / nest.blocks() as f64;
+            (block + slots - column_tile).max(first_row_tile + slots).max(in_all).max(0.0)
         }
-        LoopOrder::RowTileOuter => {
-            // Weights come side by side, and each stage waits for its own: the first row tile passes some meanwhile.
-            compute += (weights as f64 / rate - slowest / nest.row_tiles() as f64 - fill / 2.0).max(first_row_tile);
-        }
+        // Weights come side by side, and each stage waits for its own: the first row tile passes some meanwhile.
+        LoopOrder::RowTileOuter => (slots - slowest / nest.row_tiles() as f64 - fill / 2.0).max(first_row_tile),
+    };
+    let waits_for_weights = opening(first_slots) - opening(0.0);
+    compute += opening(first_slots);
+    if nest.order == LoopOrder::ColumnTileOuter && weights > 0 {
+        after_reads = slowest / column_tile_parts + fill;
     }
     let tail = after_reads.max(late_writes as f64 / rate);
     let read_time = reads as f64 / rate + tail;
@@ -406,11 +436,16 @@ pub(crate) fn estimate(
     compute += late_sums + slowest_tier(&moved.first_state);
     let off_chip = (memory + firing).max(read_time + late_sums);
     // The last row tile passes the stages behind an accumulating one when all that others read has come.
-    let late = pipeline.late_cycles(|s| picked[s].cycles / picked[s].duty_factor, lag);
-    let longest = compute.max(off_chip).max(slowest_tier(&moved.early) + late);
-    let cycles = chip.launch_cycles() as f64 + longest + PARAMS.estimate.unhidden * compute.min(off_chip);
+    let late = pipeline.late_cycles(|s| picked[s].worked_cycles(), lag);
+    let least = slowest_tier(&moved.early) + late;
+    let running = |compute: f64, off_chip: f64| {
+        compute.max(off_chip).max(least) + PARAMS.estimate.unhidden * compute.min(off_chip)
+    };
+    let alone = running(compute, off_chip);
+    let cycles = chip.launch_cycles() as f64 + alone;
+    let prefetched = running(compute - waits_for_weights, (off_chip - first_slots).max(0.0));
     let score = cycles + PARAMS.estimate.byte_price * memory;
-    let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
+    let work = picked.iter().map(Candidate::worked_cycles).max().unwrap_or(0);
     Estimate {
         least_cycles: chip.launch_cycles().saturating_add(work.max(memory.min(1e18) as u64)),
         firings: nest.count(LoopLevel::FIRING),
@@ -420,5 +455,7 @@ pub(crate) fn estimate(
         busy_cycles: slowest.min(1e18) as u64,
         read_bytes: reads,
         write_bytes: writes,
+        prefetch_saves_cycles: (alone - prefetched).clamp(0.0, 1e18) as u64,
+        idle_memory_cycles: (alone - memory).clamp(0.0, 1e18) as u64,
     }
 }

@@ -24,6 +24,13 @@ pub(crate) struct Candidate {
     pub footprint: StageFootprint,
 }
 
+impl Candidate {
+    /// Cycles that its busiest PCU works.
+    pub(crate) fn worked_cycles(&self) -> u64 {
+        self.cycles / self.duty_factor
+    }
+}
+
 /// What mappings of a stage are compared by: cycles, and what a split of K must gain.
 #[inline]
 fn weighed_cycles(cycles: u64, pk: u64) -> u64 {

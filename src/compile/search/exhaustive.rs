@@ -146,7 +146,7 @@ impl Every<'_> {
             return None;
         }
         // Before the buffers are worked out, which takes longer.
-        let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
+        let work = picked.iter().map(Candidate::worked_cycles).max().unwrap_or(0);
         if chip.launch_cycles() + work.max(least_memory_cycles(chip, graph, tiers)) >= self.best {
             return Some(());
         }

@@ -252,7 +252,7 @@ impl SectionSearch<'_> {
                     if !split {
                         found.slowest_cycles = found.slowest_cycles.min(slowest);
                     }
-                    let work = picked.iter().map(|c| c.cycles / c.duty_factor).max().unwrap_or(0);
+                    let work = picked.iter().map(Candidate::worked_cycles).max().unwrap_or(0);
                     if work > longest {
                         break;
                     }
