@@ -7,7 +7,8 @@
 //! 3. `search::plan` over `mapping`: the loop nests, tiles and unit allocations of each run, by estimate;
 //! 4. `physical`: places, routes and address generators of the best by estimate;
 //! 5. `search::evaluate`: the event engine measures them, and their neighbours;
-//! 6. `search::partition`: the cut of the graph into sections that takes least;
+//! 6. `search::partition`: the cut of the graph into sections that takes least, by `search::sequence` with what prefetching gains of
+//!    sections in a row;
 //! 7. `prefetch`: weights that a section loads for the next one;
 //! 8. `remarks`: what a user should know about the mapping.
 //!
@@ -25,6 +26,7 @@ mod params;
 mod passes;
 mod physical;
 mod prefetch;
+mod recompile;
 mod remarks;
 mod retarget;
 mod search;
@@ -34,6 +36,7 @@ mod verified;
 pub use compiled::Compiled;
 pub use mapping::bases::BaseCache;
 pub use passes::{compile, compile_measured, compile_with, exhaust, simulate_measured};
+pub use recompile::recompiled;
 pub use retarget::{retargeted, retargeted_section};
 pub use search::context::Effort;
 pub use search::exhaustive::Exhausted;

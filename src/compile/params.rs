@@ -48,6 +48,9 @@ pub(super) struct PartitionParams {
     pub most_with_row_reductions: usize,
     /// Operators of a repeated block that is tried as one section, at most.
     pub most_in_a_block: usize,
+    /// Share of the time of the best partition so far that another must be able to gain to be measured, where sections are
+    /// compared with what prefetching saves.
+    pub worth_another_partition: f64,
 }
 
 /// Evaluation of the mappings of a section: trial budgets, and when a mapping is good enough.
@@ -294,6 +297,7 @@ pub(super) const PARAMS: Params = Params {
         most_listed: 12,
         most_with_row_reductions: 18,
         most_in_a_block: 24,
+        worth_another_partition: 0.002,
     },
     evaluation: EvaluationParams {
         low_effort_trials: 3,

@@ -12,10 +12,11 @@ use super::compiled::Compiled;
 use super::mapping::bases::BaseCache;
 use super::prefetch::prefetch_weights;
 use super::remarks;
+use super::search::chosen::Chosen;
 use super::search::context::{Effort, SearchContext};
 use super::search::epilogues::NoKernels;
 use super::search::exhaustive::{self, Exhausted};
-use super::search::partition::{Chosen, PartitionRequest, Partitioner};
+use super::search::partition::{PartitionRequest, Partitioner};
 use super::verified::after_all;
 
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), with epilogues ([`Mode::Epilogue`]), or as many
@@ -59,7 +60,8 @@ pub fn compile_with(
 pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted> {
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let (fabric, tiers, bases) = (&fabric, &tiers[..], &bases);
-    let context = SearchContext { chip, workload, fabric, tiers, effort: Effort::Full, measures: true, bases };
+    let context =
+        SearchContext { chip, workload, fabric, tiers, effort: Effort::Full, measures: true, prefetches: false, bases };
     exhaustive::exhaust(&context, most)
 }
 
@@ -79,8 +81,13 @@ fn compile_modes(
 ) -> Result<Vec<Compiled>, Diagnostic> {
     let tiers = tensor_tiers(chip, workload)?;
     let fabric = Fabric::new(chip);
-    let context = &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, bases };
     let is_pinned = !workload.sections.is_empty();
+    let of_a_model = workload.first_of_a_model().is_some();
+    // Graphs that configuration files and the `cycle` fidelity can hold are left as they are, and so are kernels, which come
+    // one by one.
+    let prefetches = measures && of_a_model && modes.contains(&Mode::Fused);
+    let context =
+        &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, prefetches, bases };
     let pinned = (is_pinned && modes.contains(&Mode::Fused))
         .then(|| Partitioner::pinned(workload, context))
         .transpose()
@@ -100,6 +107,7 @@ fn compile_modes(
     let partitions = partitioner
         .as_mut()
         .map_or(Ok(Vec::new()), |partitioner| partitions(context, partitioner, modes, !is_pinned))?;
+    let mut prefetcher = partitioner.as_mut().map(Partitioner::take_prefetcher).unwrap_or_default();
     let mut compiled = Vec::with_capacity(modes.len());
     for &mode in modes {
         let found = partitions.iter().find(|(of, _)| *of == mode);
@@ -110,7 +118,6 @@ fn compile_modes(
         };
         let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| partitioner.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
-        let of_a_model = workload.first_of_a_model().is_some();
         let (sections, measured): (Vec<Section>, _) = chosen.iter().map(|c| (c.section.clone(), c.run.clone())).unzip();
         if searches(mode) && sections.len() > 1 {
             notes.push(remarks::several_sections(chip, workload, &sections, partitioner.whole()));
@@ -130,10 +137,8 @@ fn compile_modes(
         let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
         after_all("partition", chip, workload, &fabric, &configuration);
         let mut compiled_mode = Compiled { configuration, runs: measured };
-        // Graphs that configuration files and the `cycle` fidelity can hold are left as they are, and so are kernels, which
-        // come one by one.
-        if measures && mode == Mode::Fused && of_a_model {
-            prefetch_weights(context, chosen, &mut compiled_mode);
+        if prefetches && mode == Mode::Fused {
+            prefetch_weights(context, &mut prefetcher, chosen, &mut compiled_mode);
             after_all("prefetch", chip, workload, &fabric, &compiled_mode.configuration);
         }
         compiled.push(compiled_mode);

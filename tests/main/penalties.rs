@@ -105,7 +105,7 @@ fn penalties_act_in_both_engines_and_below_no_bound() {
         println!("{losses:?}: {} long, {slower} runs slower, median {median:.4}, worst {worst:.4}", errors.len());
         assert!(slower > 10, "{losses:?}");
         // Limited accesses are those of single bursts in the reference model, a rate in the event engine.
-        let most = if matches!(losses, Losses::Outstanding(_)) { (0.035, 0.3) } else { (0.01, 0.25) };
+        let most = if matches!(losses, Losses::Outstanding(_)) { (0.035, 0.35) } else { (0.01, 0.25) };
         assert!(median <= most.0 && worst <= most.1, "{losses:?}: median {median}, worst {worst}");
     }
 }

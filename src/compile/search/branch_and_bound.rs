@@ -40,7 +40,7 @@ impl Partitioner<'_> {
     /// when that makes them part of the best.
     pub(super) fn best_planned(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         loop {
-            let best = self.best_partition((0, self.workload.operators.len()))?;
+            let best = self.best_sequence()?;
             let mut unplanned = best.clone();
             self.keep_unplanned(&mut unplanned);
             if unplanned.is_empty() {
@@ -59,7 +59,7 @@ impl Partitioner<'_> {
     /// The best partition, or every operator alone where that takes less time: fewer bytes do not excuse being slower
     /// than kernel by kernel.
     pub(super) fn not_slower(&mut self, best: Vec<usize>, context: &SearchContext<'_>) -> Vec<usize> {
-        let cycles = self.cycles(&best);
+        let cycles = self.linked_cycles(&best);
         let mut singles = self.singles();
         if let Some(bounds) = &self.bounds {
             let least = singles.iter().map(|&run| bounds.least[run]).fold(0, u64::saturating_add);
@@ -73,10 +73,17 @@ impl Partitioner<'_> {
             }
         }
         // At their best, if they have not been evaluated.
-        if self.are_planned(&singles) && cycles <= self.cycles(&singles) {
+        if self.are_planned(&singles) && cycles <= self.linked_cycles(&singles) {
             return best;
         }
         let Ok(singles) = self.kernel_by_kernel(context) else { return best };
-        if cycles <= self.cycles(&singles) { best } else { singles }
+        while self.link(context, &singles) {}
+        if cycles <= self.linked_cycles(&singles) { best } else { singles }
+    }
+
+    /// Cycles of a partition with what is known of its sections in a row.
+    fn linked_cycles(&self, partition: &[usize]) -> u64 {
+        let linked = i128::from(self.cycles(partition)) + self.link_cost(partition);
+        u64::try_from(linked.max(0)).unwrap_or(u64::MAX)
     }
 }

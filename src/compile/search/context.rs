@@ -32,6 +32,8 @@ pub(crate) struct SearchContext<'c> {
     pub effort: Effort,
     /// Whether sections that may be chosen are measured by the event engine; else estimates are believed.
     pub measures: bool,
+    /// Whether weights of the chosen sections are prefetched: the search for the partition counts what that saves.
+    pub prefetches: bool,
     /// What is known of the workload's GEMMs on PCUs such as the chip's.
     pub bases: &'c BaseCache,
 }

@@ -4,33 +4,21 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
-use crate::cost::{SectionRun, least_cycles};
-use crate::program::{Section, SectionGraph, is_whole_block};
+use crate::cost::least_cycles;
+use crate::program::{SectionGraph, is_whole_block};
 use crate::workload::{OperatorId, Workload};
 
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
+use super::chosen::Chosen;
 use super::context::{Effort, SearchContext};
 use super::evaluate::{Evaluated, EvaluationLevel, optimistic};
+use super::links::Sequences;
 use super::plan::{NoPlan, plan, plan_once};
 use super::planned::{Among, Planned, Request};
 use super::runs::{Run, Runs};
 use super::space::{Choice, SectionSearch};
-
-/// A section that was chosen.
-#[derive(Debug)]
-pub(crate) struct Chosen<'a> {
-    /// Its operators.
-    pub graph: SectionGraph<'a>,
-    /// Its plan.
-    pub plan: SectionPlan,
-    /// It, placed and routed.
-    pub section: Section,
-    /// The run that measured it, or one that is the same but for its names, if one did.
-    pub run: Option<SectionRun>,
-}
 
 /// An operator that cannot be planned even alone.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +55,8 @@ pub(crate) struct Partitioner<'a> {
     requested: PartitionRequest,
     /// What is not planned yet, planned only if nothing sooner found beats it at its best.
     pub(super) bounds: Option<Bounds>,
+    /// What prefetching makes of sections in a row; `None` if nothing is prefetched.
+    pub(super) sequences: Option<Sequences>,
 }
 
 /// Cycles of launches that a section saves if it loops over the repetitions of its block; 0 if it does not.
@@ -129,8 +119,20 @@ impl<'a> Partitioner<'a> {
         let planned = firsts.iter().map(|_| None).collect();
         let saved = |run: &Run| if fused { saved_by_looping(chip, workload, &run.operators) } else { 0 };
         let saved_by_looping = runs.iter().map(saved).collect();
-        let mut partitioner =
-            Self { workload, runs, planned, classes, saved_by_looping, left_out_classes: 0, requested, bounds: None };
+        let mut partitioner = Self {
+            workload,
+            runs,
+            planned,
+            classes,
+            saved_by_looping,
+            left_out_classes: 0,
+            requested,
+            bounds: None,
+            sequences: None,
+        };
+        if fused && context.prefetches {
+            partitioner.sequences = Some(Sequences::new(context));
+        }
         if !requested.singles && !fused {
             return Ok(partitioner);
         }
@@ -283,13 +285,13 @@ impl<'a> Partitioner<'a> {
     }
 
     /// What a run counts for in a partition, with what it leaves to sections behind it; `None` if it can be no part of one.
-    fn score(&self, run: usize) -> Option<u64> {
+    pub(super) fn score(&self, run: usize) -> Option<u64> {
         let parts = [run].into_iter().chain(self.runs[run].split_off.iter().copied());
         parts.map(|part| self.score_alone(part)).try_fold(0u64, |sum, score| Some(sum.saturating_add(score?)))
     }
 
     /// The same of a run without those; if it is not planned yet, what no plan of it beats.
-    fn score_alone(&self, run: usize) -> Option<u64> {
+    pub(super) fn score_alone(&self, run: usize) -> Option<u64> {
         if let Some(planned) = self.of(run) {
             return Some(planned.score().saturating_sub(self.saved_by_looping[run]));
         }
@@ -298,7 +300,7 @@ impl<'a> Partitioner<'a> {
     }
 
     /// What a run's class was planned as.
-    fn of(&self, run: usize) -> Option<&Planned<'a>> {
+    pub(super) fn of(&self, run: usize) -> Option<&Planned<'a>> {
         self.planned[self.runs[run].class].as_ref()
     }
 
@@ -343,6 +345,7 @@ impl<'a> Partitioner<'a> {
             left_out_classes: 0,
             requested,
             bounds: None,
+            sequences: None,
         })
     }
 
@@ -419,6 +422,9 @@ impl<'a> Partitioner<'a> {
         self.route_each(requested.into_iter(), context);
         loop {
             let best = self.best_planned(context)?;
+            if let Some(settled) = self.settled(&best) {
+                return Ok(self.not_slower(settled, context));
+            }
             let is_at = |run: usize, level: EvaluationLevel| {
                 self.of(run).and_then(|p| p.evaluated.as_ref()).is_some_and(|evaluated| evaluated.level >= level)
             };
@@ -430,6 +436,9 @@ impl<'a> Partitioner<'a> {
                 continue;
             }
             if shallow.is_empty() {
+                if self.link(context, &best) {
+                    continue;
+                }
                 return Ok(self.not_slower(best, context));
             }
             let (unrouted, level) =
@@ -540,7 +549,7 @@ impl<'a> Partitioner<'a> {
         let graph = SectionGraph::new(self.workload, operators, operators.len() > 1)?;
         let renaming = Renaming::new(&planned.graph, &graph);
         let (plan, section) = (renaming.plan(&routed.plan), renaming.section(&routed.section));
-        Some(Chosen { graph, plan, section, run: routed.run.clone() })
+        Some(Chosen { index: run, graph, plan, section, run: routed.run.clone() })
     }
 
     /// The whole graph as one section.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::arch::TierId;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
+use crate::index::Id;
 use crate::program::SectionGraph;
 
 use super::context::SearchContext;
@@ -20,6 +22,8 @@ pub(super) struct Planned<'a> {
     /// The choices are those of the search at full effort, if that is asked for.
     is_refined: bool,
     pub(super) evaluated: Option<Evaluated>,
+    /// Cycles of one repetition that prefetching has been measured to save of the best at most.
+    pub(super) measured_saving: Option<u64>,
 }
 
 /// What sections are evaluated among.
@@ -49,7 +53,7 @@ impl Request {
 impl<'a> Planned<'a> {
     /// A section with its choices, best first, none of them measured.
     pub(super) fn new(graph: SectionGraph<'a>, choices: Vec<Choice>, is_refined: bool) -> Self {
-        Self { graph, choices: choices.into(), is_refined, evaluated: None }
+        Self { graph, choices: choices.into(), is_refined, evaluated: None, measured_saving: None }
     }
 
     /// Plans it at full effort if it has not been, and is worth it among sections that take `cycles` together. What is to be done
@@ -74,6 +78,7 @@ impl<'a> Planned<'a> {
     /// Places, routes and measures its choices as far as is asked, and keeps the fastest.
     pub(super) fn route(&mut self, context: &SearchContext<'_>, request: Request, among: &Among) {
         if let Some(level) = request.evaluate {
+            self.measured_saving = None;
             let before = self.evaluated.take();
             let isomorphic = among
                 .equivalents
@@ -119,6 +124,28 @@ impl<'a> Planned<'a> {
                 .first()
                 .map_or(u64::MAX, |choice| (choice.estimate.score as f64 * PARAMS.partition.refined_score) as u64),
         }
+    }
+
+    /// Cycles of one repetition that prefetching may save of what the score counts.
+    pub(super) fn saved_by_prefetch(&self) -> u64 {
+        if let Some(saved) = self.measured_saving {
+            return saved;
+        }
+        if let Some(routed) = self.routed() {
+            return routed.plan.estimate.prefetch_saves_cycles;
+        }
+        let least =
+            self.choices.iter().map(|c| c.estimate.score.saturating_sub(c.estimate.prefetch_saves_cycles)).min();
+        self.choices.first().zip(least).map_or(0, |(first, least)| first.estimate.score.saturating_sub(least))
+    }
+
+    /// Cycles of one repetition in which a memory tier has time to load weights of the section behind it: measured, or as
+    /// estimated.
+    pub(super) fn idle_memory_cycles(&self, tier: TierId) -> u64 {
+        let run = self.routed().and_then(|routed| routed.run.as_ref());
+        let measured = run.map(|run| run.cycles.saturating_sub(run.tier_busy_cycles[tier.index()]));
+        let estimated = || self.choices.iter().map(|choice| choice.estimate.idle_memory_cycles).max();
+        measured.or_else(estimated).unwrap_or(0)
     }
 
     /// It, placed and routed.
