@@ -54,7 +54,7 @@ fn retarget_section(
     // Slots are smaller here than they were: what hides latency may not fit.
     let with = |latency_slots| {
         let residency = Residency { latency_slots, ..residency(of) };
-        section(chip, fabric, &graph, nest, mappings.clone(), residency, tiers)
+        section(chip, fabric, &graph, nest, mappings.clone(), residency, tiers).map(|(_, section)| section)
     };
     [LatencySlots::Full, LatencySlots::None]
         .into_iter()
@@ -62,8 +62,8 @@ fn retarget_section(
         .ok_or("it has no place on the chip at this size")
 }
 
-/// A section by its nest, mappings and residency alone; `None` if it has no place.
-fn section(
+/// A section and its plan by its nest, mappings and residency alone; `None` if it has no place.
+pub(super) fn section(
     chip: &Chip,
     fabric: &Fabric,
     graph: &SectionGraph<'_>,
@@ -71,7 +71,7 @@ fn section(
     mappings: IndexVec<StageId, Mapping>,
     residency: Residency,
     tiers: &[TierId],
-) -> Option<Section> {
+) -> Option<(SectionPlan, Section)> {
     let Resolved { roles, work, tiles, footprint } = resolve(chip, graph, &nest, residency, &mappings);
     if !roles.is_one_pass() {
         return None;
@@ -103,7 +103,8 @@ fn section(
         estimate,
         covers: PARAMS.mapping.generator_cover,
     };
-    assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok().map(|(section, _)| section)
+    let (section, _) = assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok()?;
+    Some((plan, section))
 }
 
 /// A section of a configuration with other mappings of its GEMM stages: for tests of what the search does not choose.
@@ -141,11 +142,12 @@ pub fn retargeted_section(
         return Err("it takes more PCUs than the chip has".to_owned());
     }
     section(chip, &Fabric::new(chip), &graph, of.schedule.nest(), mappings, residency(of), &tiers)
+        .map(|(_, section)| section)
         .ok_or_else(|| "it has no place on the chip".to_owned())
 }
 
 /// What stays on chip: it shows in the loop level of buffers.
-fn residency(of: &Section) -> Residency {
+pub(super) fn residency(of: &Section) -> Residency {
     use crate::program::BufferRole;
     let level = |b: &Buffer| b.spec.level;
     let weights = of.buffers.iter().filter(|b| matches!(b.spec.role, BufferRole::Weight { .. }));

@@ -32,6 +32,7 @@ mod prefetch;
 mod program;
 mod proof;
 mod random;
+mod recompile;
 mod recompute;
 mod routes;
 mod saved;

@@ -1,11 +1,11 @@
 //! The question that `explain` answers, and the run that every answer is compared with.
 
 use crate::arch::{AnyChip, Device};
-use crate::compile::Compiled;
+use crate::compile::{Compiled, recompiled, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::outcome::{Fidelity, Outcome};
+use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::study::inputs::{Inputs, run, run_plain, simulated};
 use crate::workload::Workload;
 
@@ -30,8 +30,8 @@ pub(super) struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// Seconds of each mode with overrides. Where the configurations of the base still run, they are candidates too: a
-    /// better chip is never slower only because the search took another turn.
+    /// Seconds of each mode with overrides. The configurations of the base are candidates too, as they are where they still
+    /// run, else placed and routed again: a better chip is never slower only because the search took another turn.
     pub(super) fn seconds(&self, sets: &[Override], keeps_configuration: bool) -> Result<Vec<f64>, Diagnostic> {
         let sets: Vec<&Override> = sets.iter().collect();
         let chip = match self.inputs.any_chip(&sets)? {
@@ -43,9 +43,14 @@ impl Base<'_> {
         };
         let (_, outcomes) = run(&chip, self.workload, &self.question.modes, self.question.fidelity)?;
         let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
-        if keeps_configuration {
-            for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
-                let kept = simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?;
+        for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
+            let kept = if keeps_configuration {
+                simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?
+            } else {
+                let Some(again) = recompiled(&chip, self.workload, &kept.configuration) else { continue };
+                simulate_measured(&chip, self.workload, &again, self.question.fidelity)
+            };
+            if kept.stop == StopReason::Drained {
                 *cycles = kept.cycles.min(*cycles);
             }
         }

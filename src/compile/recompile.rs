@@ -1,0 +1,57 @@
+//! The mappings of a configuration, placed, routed and measured on another chip: the same sections, nests and arrays.
+//!
+//! A search may take another turn on a chip that has more of something. Beside what it finds there, this is a candidate, so that
+//! more of a resource is not found to cost time.
+
+use rayon::prelude::*;
+
+use crate::arch::Chip;
+use crate::index::IndexVec;
+use crate::mode::Mode;
+use crate::program::{Configuration, Fabric, Mapping, SectionGraph, tensor_tiers};
+use crate::sim::Measurement;
+use crate::workload::Workload;
+
+use super::compiled::Compiled;
+use super::mapping::bases::BaseCache;
+use super::mapping::residency::{LatencySlots, Residency};
+use super::params::PARAMS;
+use super::prefetch::{Prefetcher, prefetch_weights};
+use super::retarget::{residency, section};
+use super::search::chosen::Chosen;
+use super::search::context::{Effort, SearchContext};
+use super::verified::after_all;
+
+/// The mappings of `of` on `chip`, with weights prefetched as there is room and time; `None` if one of them has no place
+/// there, or cannot be measured.
+pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Compiled> {
+    let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
+    let prefetches = of.mode == Mode::Fused && workload.first_of_a_model().is_some();
+    let (fabric, tiers, effort) = (&fabric, &tiers[..], Effort::Full);
+    let context = &SearchContext { chip, workload, fabric, tiers, effort, measures: true, prefetches, bases: &bases };
+    let again = |index: usize| {
+        let was = &of.sections[index];
+        let graph = SectionGraph::new(workload, &was.operators, was.operators.len() > 1)?;
+        let of_section = &*chip.in_section(graph.largest_off_chip_bytes());
+        let with = |latency_slots| {
+            let residency = Residency { latency_slots, ..residency(was) };
+            let mappings: IndexVec<_, Mapping> = was.stages.iter().map(|stage| stage.mapping).collect();
+            section(of_section, fabric, &graph, was.schedule.nest(), mappings, residency, tiers)
+        };
+        let (plan, section) = [LatencySlots::Full, LatencySlots::None].into_iter().find_map(with)?;
+        match context.measure(&section, u64::MAX, PARAMS.evaluation.work_of_a_section) {
+            Measurement::Takes(_, run) => Some(Chosen { index, graph, plan, section, run: Some(run) }),
+            _ => None,
+        }
+    };
+    let chosen: Vec<Chosen<'_>> = (0..of.sections.len()).into_par_iter().map(again).collect::<Option<_>>()?;
+    let sections = chosen.iter().map(|chosen| chosen.section.clone()).collect();
+    let runs = chosen.iter().map(|chosen| chosen.run.clone()).collect();
+    let configuration = Configuration { mode: of.mode, sections, tiers: tiers.to_vec(), notes: Vec::new() };
+    let mut compiled = Compiled { configuration, runs };
+    if prefetches {
+        prefetch_weights(context, &mut Prefetcher::default(), chosen, &mut compiled);
+    }
+    after_all("recompile", chip, workload, fabric, &compiled.configuration);
+    Some(compiled)
+}
