@@ -2,6 +2,8 @@
 //!
 //! As much is loaded as memory has idle time for and banks are free: the section that loads takes no longer by that.
 
+use std::collections::BTreeSet;
+
 use crate::arch::Chip;
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::PARAMS;
@@ -177,12 +179,13 @@ fn load_of(chip: &Chip, graph: &SectionGraph<'_>, next: &Section, stream: Stream
 
 /// Adds the banks of the first slot of a stream of a section; how many.
 fn add_banks(banks: &mut [u64], section: &Section, stream: StreamId) -> u64 {
-    let is_filled = |flow: &Flow, index: BufferId| matches!(flow.kind, FlowKind::Fill { stream: of, buffer } if of == stream && buffer == index);
+    let filled = |flow: &Flow| match flow.kind {
+        FlowKind::Fill { stream: of, buffer } if of == stream => Some(buffer),
+        _ => None,
+    };
+    let buffers: BTreeSet<BufferId> = section.flows.iter().filter_map(filled).collect();
     let mut added = 0;
-    for (index, buffer) in section.buffers.iter_enumerated() {
-        if !section.flows.iter().any(|flow| is_filled(flow, index)) {
-            continue;
-        }
+    for buffer in buffers.into_iter().map(|buffer| &section.buffers[buffer]) {
         for part in buffer.pieces.iter().flat_map(|piece| &piece.parts) {
             let of_slot = part.banks.div_ceil(buffer.spec.depth.max(1));
             banks[part.pmu.index()] += of_slot;

@@ -18,9 +18,14 @@ use super::chosen::Chosen;
 use super::context::SearchContext;
 use super::links::{LinkGains, Sequences};
 use super::partition::Partitioner;
+use super::planned::Planned;
+use super::runs::Run;
 
 /// What decides whether one section runs behind another every time.
 type Place = (Option<usize>, u64, Phase, u64);
+
+/// What of a row decides how it goes on: its first section where that matters, its last, and whether there are several.
+type RowKey = (Option<usize>, usize, bool);
 
 /// The best way so far to some place in the order.
 #[derive(Debug, Clone, Copy)]
@@ -43,15 +48,6 @@ struct Row {
 }
 
 impl Partitioner<'_> {
-    /// Cycles in all repetitions that prefetching saves of a run at most: measured, or as estimated.
-    fn saved_by_prefetch(&self, run: usize) -> u64 {
-        // A looped section has none before it.
-        if self.sequences.is_none() || self.saved_by_looping[run] > 0 {
-            return 0;
-        }
-        self.of(run).map_or(0, |planned| planned.saved_by_prefetch().saturating_mul(planned.repeat()))
-    }
-
     /// Runs of the best partition by what is known; the index of a run that nothing covers, if there is none.
     pub(super) fn best_sequence(&self) -> Result<Vec<usize>, usize> {
         let n = self.workload.operators.len();
@@ -63,10 +59,11 @@ impl Partitioner<'_> {
         let scores: Vec<Option<u64>> = (0..self.runs.len()).map(|run| self.score(run)).collect();
         let gains = self.link_gains(sequences);
         let known_firsts: BTreeSet<usize> = sequences.gains.keys().map(|&(_, next)| next).collect();
-        let matters = |first: usize| gains.saved[first] > 0 || known_firsts.contains(&first);
+        let matters =
+            |first: usize| self.repeat(first) > 1 && (gains.saved[first] > 0 || known_firsts.contains(&first));
         let mut reached: Vec<Vec<Reached>> = vec![Vec::new(); n + 1];
         // Ways that only differ in what no longer matters, by their place in `reached`.
-        let mut places: Vec<FxHashMap<(Option<usize>, usize, bool), usize>> = vec![FxHashMap::default(); n + 1];
+        let mut places: Vec<FxHashMap<RowKey, usize>> = vec![FxHashMap::default(); n + 1];
         for at in 0..n {
             let ways: Vec<Option<(usize, Reached)>> = match at {
                 0 => vec![None],
@@ -136,19 +133,29 @@ impl Partitioner<'_> {
 
     /// What the first section of a row costs beside its score: the last of a repeated block loads for it, or nothing does.
     fn closing_cost(&self, gains: &LinkGains<'_>, Row { first, last, is_linked }: Row) -> i128 {
-        let repeat = self.workload.operators[self.runs[first].operators[0]].repeat;
-        if is_linked && repeat > 1 { -gains.gain(last, first) } else { 0 }
+        if is_linked && self.repeat(first) > 1 { -gains.gain(last, first) } else { 0 }
     }
 
     fn link_gains<'s>(&self, sequences: &'s Sequences) -> LinkGains<'s> {
-        let idle = |run: usize| {
-            let Some(planned) = self.of(run) else { return u64::MAX };
-            let of_tiers = sequences.tiers.iter().map(|&tier| planned.idle_memory_cycles(tier));
-            of_tiers.max().unwrap_or(0).saturating_mul(planned.repeat())
+        // Of every class, cycles in all that prefetching saves at most, and in which memory is idle.
+        let of_class = |planned: &Option<Planned<'_>>| {
+            let Some(planned) = planned else { return (0, u64::MAX) };
+            let idle = sequences.tiers.iter().map(|&tier| planned.idle_memory_cycles(tier)).max().unwrap_or(0);
+            let all = |once: u64| once.saturating_mul(planned.repeat());
+            (all(planned.saved_by_prefetch()), all(idle))
         };
-        let runs = 0..self.runs.len();
-        let saved = runs.clone().map(|run| self.saved_by_prefetch(run)).collect();
-        LinkGains { known: &sequences.gains, saved, idle: runs.map(idle).collect() }
+        let of_classes: Vec<(u64, u64)> = self.planned.iter().map(of_class).collect();
+        let of_run = |(run, &looped): (&Run, &u64)| {
+            let (saved, idle) = of_classes[run.class];
+            // A looped section has none before it.
+            (if looped > 0 { 0 } else { saved }, idle)
+        };
+        let (saved, idle) = self.runs.iter().zip(&self.saved_by_looping).map(of_run).unzip();
+        LinkGains { known: &sequences.gains, saved, idle }
+    }
+
+    fn repeat(&self, run: usize) -> u64 {
+        self.workload.operators[self.runs[run].operators[0]].repeat
     }
 
     fn place(&self, run: usize) -> Place {
