@@ -51,6 +51,8 @@ pub(super) struct PartitionParams {
     /// Share of the time of the best partition so far that another must be able to gain to be measured, where sections are
     /// compared with what prefetching saves.
     pub worth_another_partition: f64,
+    /// Partitions whose sections in a row are measured, at most.
+    pub most_linked: usize,
 }
 
 /// Evaluation of the mappings of a section: trial budgets, and when a mapping is good enough.
@@ -298,6 +300,7 @@ pub(super) const PARAMS: Params = Params {
         most_with_row_reductions: 18,
         most_in_a_block: 24,
         worth_another_partition: 0.002,
+        most_linked: 24,
     },
     evaluation: EvaluationParams {
         low_effort_trials: 3,

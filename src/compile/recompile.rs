@@ -1,13 +1,14 @@
 //! The mappings of a configuration, placed, routed and measured on another chip: the same sections, nests and arrays.
 //!
-//! A search may take another turn on a chip that has more of something. Beside what it finds there, this is a candidate, so that
-//! more of a resource is not found to cost time.
+//! A search may take another turn on a chip that has more of something. Beside what it finds there, this is a candidate: about as
+//! fast as on the chip that it was found for, as places and routes are new.
 
 use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::index::IndexVec;
 use crate::mode::Mode;
+use crate::program::verifier::violations;
 use crate::program::{Configuration, Fabric, Mapping, SectionGraph, tensor_tiers};
 use crate::sim::Measurement;
 use crate::workload::Workload;
@@ -20,10 +21,9 @@ use super::prefetch::{Prefetcher, prefetch_weights};
 use super::retarget::{residency, section};
 use super::search::chosen::Chosen;
 use super::search::context::{Effort, SearchContext};
-use super::verified::after_all;
 
 /// The mappings of `of` on `chip`, with weights prefetched as there is room and time; `None` if one of them has no place
-/// there, or cannot be measured.
+/// there, breaks a rule of the chip, or cannot be measured.
 pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Compiled> {
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let prefetches = of.mode == Mode::Fused && workload.first_of_a_model().is_some();
@@ -32,13 +32,17 @@ pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Optio
     let again = |index: usize| {
         let was = &of.sections[index];
         let graph = SectionGraph::new(workload, &was.operators, was.operators.len() > 1)?;
+        if was.stages.iter().map(|stage| stage.mapping.pcus()).sum::<u64>() > chip.pcus() {
+            return None;
+        }
         let of_section = &*chip.in_section(graph.largest_off_chip_bytes());
         let with = |latency_slots| {
             let residency = Residency { latency_slots, ..residency(was) };
             let mappings: IndexVec<_, Mapping> = was.stages.iter().map(|stage| stage.mapping).collect();
             section(of_section, fabric, &graph, was.schedule.nest(), mappings, residency, tiers)
         };
-        let (plan, section) = [LatencySlots::Full, LatencySlots::None].into_iter().find_map(with)?;
+        let (plan, section) =
+            [LatencySlots::Full, LatencySlots::Quarter, LatencySlots::None].into_iter().find_map(with)?;
         match context.measure(&section, u64::MAX, PARAMS.evaluation.work_of_a_section) {
             Measurement::Takes(_, run) => Some(Chosen { index, graph, plan, section, run: Some(run) }),
             _ => None,
@@ -52,6 +56,6 @@ pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Optio
     if prefetches {
         prefetch_weights(context, &mut Prefetcher::default(), chosen, &mut compiled);
     }
-    after_all("recompile", chip, workload, fabric, &compiled.configuration);
-    Some(compiled)
+    // A function may need more stages there than its PCUs have, lanes may be other.
+    violations(chip, workload, fabric, &compiled.configuration).is_empty().then_some(compiled)
 }

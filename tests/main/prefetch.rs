@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rdusim::arch::{self, Chip};
 use rdusim::compile::{compile_measured, simulate_measured};
+use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::model;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
@@ -30,6 +31,48 @@ fn layers(tokens: u64, repeat: u64) -> Workload {
          [[sections]]\noperators = [\"up\"]\n[[sections]]\noperators = [\"act\", \"down\"]\n"
     );
     workload::parse("layers", &text, &[], 0).expect("a graph")
+}
+
+/// Two layers of GPT-13B, forward.
+fn two_layers() -> Workload {
+    let (mut architecture, sequence) = model::preset("gpt-13b").expect("a preset");
+    architecture.layers = 2;
+    architecture.vocabulary = 512;
+    let text = model::write(&model::Options {
+        name: "two layers".to_owned(),
+        architecture,
+        phase: model::Phase::Forward,
+        batch: 1,
+        sequence,
+        context: sequence,
+        dtype: "bf16".to_owned(),
+        sparsity: None,
+        optimizer: "adam".to_owned(),
+        recompute: model::Recompute::None,
+        dropout: false,
+        notes: Vec::new(),
+        weights: Vec::new(),
+    });
+    workload::parse("two layers", &text.expect("a workload"), &[], 0).expect("a graph")
+}
+
+/// A partition that is a little faster where each section runs alone, and leaves nothing to prefetch, is not taken for more ports or
+/// banks.
+#[test]
+fn more_ports_and_larger_pmus_keep_what_prefetching_saves() {
+    let workload = two_layers();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn40l.toml");
+    let cycles = |set: &str| {
+        let set = Override::parse(set).expect("an override");
+        let chip = arch::load(&path, &[set]).expect("a chip");
+        let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+        simulate_measured(&chip, &workload, &measured, Fidelity::Event).cycles
+    };
+    let least = cycles("arch.pmu.read_ports=2");
+    for more in ["arch.pmu.read_ports=3", "arch.pmu.capacity_bytes=1048576"] {
+        let now = cycles(more);
+        assert!(now as f64 <= least as f64 * 1.01, "{more}: {least} and {now}");
+    }
 }
 
 fn read_bytes(outcome: &Outcome, tensor: &str) -> Vec<u64> {
@@ -111,25 +154,7 @@ fn the_last_section_of_a_block_loads_for_the_next_repetition() {
 /// weights of the next layer's attention are loaded.
 #[test]
 fn a_section_makes_room_for_the_weights_of_the_next() {
-    let (mut architecture, sequence) = model::preset("gpt-13b").expect("a preset");
-    architecture.layers = 2;
-    architecture.vocabulary = 512;
-    let text = model::write(&model::Options {
-        name: "two layers".to_owned(),
-        architecture,
-        phase: model::Phase::Forward,
-        batch: 1,
-        sequence,
-        context: sequence,
-        dtype: "bf16".to_owned(),
-        sparsity: None,
-        optimizer: "adam".to_owned(),
-        recompute: model::Recompute::None,
-        dropout: false,
-        notes: Vec::new(),
-        weights: Vec::new(),
-    });
-    let workload = workload::parse("two layers", &text.expect("a workload"), &[], 0).expect("a graph");
+    let workload = two_layers();
     let full = chip("sn40l");
     let cycles = |chip: &Chip| {
         let measured = compile_measured(chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);

@@ -70,6 +70,7 @@ impl Estimate {
         let more = waits.saturating_sub(compute.max(off_chip));
         self.parts.1 = off_chip.max(waits);
         self.cycles = self.cycles.saturating_add(more);
+        self.idle_memory_cycles = self.idle_memory_cycles.saturating_add(more);
         self.score = self.score.saturating_add(more);
         self
     }
@@ -284,7 +285,7 @@ struct Moved {
     writes: u64,
     /// Reads of weights.
     weights: u64,
-    /// Those for the first row block: of weights that stay on chip all.
+    /// Those for the first row block; weights that stay on chip count in full.
     first_weights: u64,
     /// Reads of activations for the first row block.
     first_block: u64,
@@ -438,12 +439,13 @@ pub(crate) fn estimate(
     // The last row tile passes the stages behind an accumulating one when all that others read has come.
     let late = pipeline.late_cycles(|s| picked[s].worked_cycles(), lag);
     let least = slowest_tier(&moved.early) + late;
-    let running = |compute: f64, off_chip: f64| {
+    let running = |compute: f64, off_chip: f64, least: f64| {
         compute.max(off_chip).max(least) + PARAMS.estimate.unhidden * compute.min(off_chip)
     };
-    let alone = running(compute, off_chip);
+    let alone = running(compute, off_chip, least);
     let cycles = chip.launch_cycles() as f64 + alone;
-    let prefetched = running(compute - waits_for_weights, (off_chip - first_slots).max(0.0));
+    let without = |cycles: f64| (cycles - first_slots).max(0.0);
+    let prefetched = running(compute - waits_for_weights, without(off_chip), without(least).max(late));
     let score = cycles + PARAMS.estimate.byte_price * memory;
     let work = picked.iter().map(Candidate::worked_cycles).max().unwrap_or(0);
     Estimate {

@@ -14,7 +14,8 @@ use super::context::SearchContext;
 pub(super) struct Sequences {
     /// Memory tiers that hold weights.
     pub(super) tiers: Vec<TierId>,
-    /// Of two runs, the second directly behind the first: cycles that the second takes less in all than alone.
+    /// Of two runs, the second behind the first every time: cycles that the second takes less in all than alone, less what the first
+    /// loses to a smaller mapping and what the first repetition waits for.
     pub(super) gains: BTreeMap<(usize, usize), i128>,
     /// Partitions whose links are known, with their costs then.
     pub(super) evaluated: BTreeMap<Vec<usize>, i128>,

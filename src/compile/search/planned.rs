@@ -126,12 +126,16 @@ impl<'a> Planned<'a> {
         }
     }
 
+    fn is_evaluated_in_full(&self) -> bool {
+        self.evaluated.as_ref().is_some_and(|evaluated| evaluated.level == EvaluationLevel::Full)
+    }
+
     /// Cycles of one repetition that prefetching may save of what the score counts.
     pub(super) fn saved_by_prefetch(&self) -> u64 {
         if let Some(saved) = self.measured_saving {
             return saved;
         }
-        if let Some(routed) = self.routed() {
+        if let Some(routed) = self.routed().filter(|_| self.is_evaluated_in_full()) {
             return routed.plan.estimate.prefetch_saves_cycles;
         }
         let least =

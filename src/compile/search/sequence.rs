@@ -164,9 +164,12 @@ impl Partitioner<'_> {
         (op.block, op.repeat, op.phase, op.every)
     }
 
-    /// What the sections of a partition cost beside their scores, as far as is known.
+    /// What the sections of a partition cost beside their scores: as was found, or as far as is known.
     pub(super) fn link_cost(&self, partition: &[usize]) -> i128 {
         let Some(sequences) = &self.sequences else { return 0 };
+        if let Some(cost) = sequences.evaluated.get(partition) {
+            return cost - self.scores(partition);
+        }
         let gains = self.link_gains(sequences);
         let (mut cost, mut row) = (0, None);
         for &run in partition {
@@ -177,10 +180,14 @@ impl Partitioner<'_> {
         cost + row.map_or(0, |row| self.closing_cost(&gains, row))
     }
 
+    fn scores(&self, partition: &[usize]) -> i128 {
+        let score = |&run: &usize| self.score_alone(run).map_or(i128::from(u64::MAX), i128::from);
+        partition.iter().map(score).sum()
+    }
+
     /// What partitions are compared by.
     fn cost(&self, partition: &[usize]) -> i128 {
-        let score = |&run: &usize| self.score_alone(run).map_or(i128::from(u64::MAX), i128::from);
-        partition.iter().map(score).sum::<i128>() + self.link_cost(partition)
+        self.scores(partition) + self.link_cost(partition)
     }
 
     /// The best partition whose links are known, if the best by what is known gains nothing beside it.
@@ -188,7 +195,10 @@ impl Partitioner<'_> {
         let sequences = self.sequences.as_ref()?;
         let (found, &cost) = sequences.evaluated.iter().min_by_key(|&(_, &cost)| cost)?;
         let least = cost as f64 * (1.0 - PARAMS.partition.worth_another_partition);
-        (sequences.evaluated.contains_key(best) || self.cost(best) as f64 >= least).then(|| found.clone())
+        let is_settled = sequences.evaluated.len() >= PARAMS.partition.most_linked
+            || sequences.evaluated.contains_key(best)
+            || self.cost(best) as f64 >= least;
+        is_settled.then(|| found.clone())
     }
 
     /// Measures what prefetching saves of the sections of a partition, and what it makes of those in a row. Whether anything
@@ -227,10 +237,12 @@ impl Partitioner<'_> {
             Some(((before, next), i128::from(run.cycles) * i128::from(planned.repeat()) - cycles))
         };
         let gains: Vec<((usize, usize), i128)> = links.into_iter().filter_map(gain).collect();
+        let cost = self.scores(partition) - gains.iter().map(|(_, gain)| gain).sum::<i128>();
         let Some(sequences) = &mut self.sequences else { return false };
-        sequences.gains.extend(gains);
-        let cost = self.cost(partition);
-        let Some(sequences) = &mut self.sequences else { return false };
+        // What two sections gain depends on others in the row as well: the most that was seen.
+        for (pair, gain) in gains {
+            sequences.gains.entry(pair).and_modify(|most| *most = gain.max(*most)).or_insert(gain);
+        }
         sequences.evaluated.insert(partition.to_vec(), cost);
         true
     }

@@ -4,6 +4,17 @@ use crate::arch::{AnyChip, Bsp, Chip, Orchestration};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 
+/// What of a configuration is a candidate on another chip too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// All of it, as it is.
+    Configuration,
+    /// Its nests and arrays, placed and routed there.
+    Mappings,
+    /// Nothing: the other chip may have less of something.
+    Nothing,
+}
+
 /// One more of a resource.
 #[derive(Debug, Clone)]
 pub(super) struct Addition {
@@ -13,8 +24,8 @@ pub(super) struct Addition {
     pub(super) what: String,
     /// The same as overrides.
     pub(super) sets: Vec<Override>,
-    /// Whether a configuration of the chip as it is runs on the chip with the addition.
-    pub(super) keeps_configuration: bool,
+    /// What of a configuration of the chip as it is runs on the chip with the addition.
+    pub(super) keeps: Keeps,
 }
 
 /// The additions that make sense on a chip.
@@ -36,7 +47,7 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
         resource: resource.to_owned(),
         what,
         sets,
-        keeps_configuration: false,
+        keeps: Keeps::Nothing,
     };
     let tiles = tile.count + tile.count.div_ceil(10).next_multiple_of(2);
     let macs = tile.macs.iter().map(|(dtype, macs)| set(&["tile", "macs", dtype.name()], macs * 2));
@@ -96,13 +107,13 @@ fn of_grid(chip: &Chip) -> Result<Vec<Addition>, Diagnostic> {
             resource: format!("memory:{}", tier.name),
             what: format!("one more channel of {} ({rate:.1} to {more:.1} GB/s)", tier.name),
             sets: vec![field("channels", (channels + 1).to_string())?, field("bandwidth_gb_per_s", number(more))?],
-            keeps_configuration: true,
+            keeps: Keeps::Configuration,
         });
         list.push(Addition {
             resource: "fill".to_owned(),
             what: format!("half the latency of {} ({} to {} ns)", tier.name, tier.latency_ns, tier.latency_ns / 2.0),
             sets: vec![field("latency_ns", number(tier.latency_ns / 2.0))?],
-            keeps_configuration: true,
+            keeps: Keeps::Configuration,
         });
     }
     list.push(one_ag(chip)?);
@@ -111,21 +122,21 @@ fn of_grid(chip: &Chip) -> Result<Vec<Addition>, Diagnostic> {
         resource: "link".to_owned(),
         what: format!("one more link a direction between switches ({links} to {})", links + 1),
         sets: vec![set(&["network", "links_per_direction"], links + 1)?],
-        keeps_configuration: false,
+        keeps: Keeps::Mappings,
     });
     let ports = chip.pmu.read_ports;
     list.push(Addition {
         resource: "pmu_port".to_owned(),
         what: format!("one more read port a PMU ({ports} to {})", ports + 1),
         sets: vec![set(&["pmu", "read_ports"], ports + 1)?],
-        keeps_configuration: false,
+        keeps: Keeps::Mappings,
     });
     let bytes = chip.pmu.capacity_bytes;
     list.push(Addition {
         resource: "pmu_capacity".to_owned(),
         what: format!("twice the capacity of every PMU ({} to {} KiB)", bytes >> 10, bytes >> 9),
         sets: vec![set(&["pmu", "capacity_bytes"], bytes * 2)?],
-        keeps_configuration: false,
+        keeps: Keeps::Mappings,
     });
     list.push(half_launch(chip)?);
     Ok(list)
@@ -155,7 +166,7 @@ fn pcus(chip: &Chip) -> Result<Addition, Diagnostic> {
         sets.push(set(&["grid", "die_columns"], columns / dies)?);
     }
     let what = format!("{more} more columns of PCUs and PMUs ({share:.0} %)");
-    Ok(Addition { resource: "compute".to_owned(), what, sets, keeps_configuration: false })
+    Ok(Addition { resource: "compute".to_owned(), what, sets, keeps: Keeps::Mappings })
 }
 
 /// One address generator at an edge that has none, else one more in every AGCU of the top edge.
@@ -179,7 +190,7 @@ fn one_ag(chip: &Chip) -> Result<Addition, Diagnostic> {
     let plural =
         if more == 1 { "one more address generator".to_owned() } else { format!("{more} more address generators") };
     let what = format!("{plural} ({ags} to {})", ags + more);
-    Ok(Addition { resource: "ag".to_owned(), what, sets, keeps_configuration: false })
+    Ok(Addition { resource: "ag".to_owned(), what, sets, keeps: Keeps::Mappings })
 }
 
 fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
@@ -187,7 +198,7 @@ fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
         let us = vendor.launch_us;
         let sets = vec![set(&["vendor", "launch_us"], number(us / 2.0))?];
         let what = format!("half the launch time of a section ({us:.1} to {:.1} us)", us / 2.0);
-        return Ok(Addition { resource: "launch".to_owned(), what, sets, keeps_configuration: true });
+        return Ok(Addition { resource: "launch".to_owned(), what, sets, keeps: Keeps::Configuration });
     }
     let (table, times) = match chip.launch.orchestration {
         Orchestration::Software => ("software", chip.launch.software),
@@ -202,5 +213,5 @@ fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
     let sets =
         parts.iter().map(|(key, us)| set(&["launch", table, key], number(us / 2.0))).collect::<Result<Vec<_>, _>>()?;
     let what = format!("half the launch time of a section ({all:.1} to {:.1} us)", all / 2.0);
-    Ok(Addition { resource: "launch".to_owned(), what, sets, keeps_configuration: true })
+    Ok(Addition { resource: "launch".to_owned(), what, sets, keeps: Keeps::Configuration })
 }

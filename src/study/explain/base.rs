@@ -9,6 +9,8 @@ use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::study::inputs::{Inputs, run, run_plain, simulated};
 use crate::workload::Workload;
 
+use super::additions::Keeps;
+
 /// What to explain, and how closely.
 #[derive(Debug, Clone)]
 pub struct Question {
@@ -30,9 +32,9 @@ pub(super) struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// Seconds of each mode with overrides. The configurations of the base are candidates too, as they are where they still
-    /// run, else placed and routed again: a better chip is never slower only because the search took another turn.
-    pub(super) fn seconds(&self, sets: &[Override], keeps_configuration: bool) -> Result<Vec<f64>, Diagnostic> {
+    /// Seconds of each mode with overrides. What a better chip keeps of the base's configurations is a candidate beside what the
+    /// search finds there, which may take another turn.
+    pub(super) fn seconds(&self, sets: &[Override], keeps: Keeps) -> Result<Vec<f64>, Diagnostic> {
         let sets: Vec<&Override> = sets.iter().collect();
         let chip = match self.inputs.any_chip(&sets)? {
             AnyChip::Rdu(chip) => chip,
@@ -44,11 +46,13 @@ impl Base<'_> {
         let (_, outcomes) = run(&chip, self.workload, &self.question.modes, self.question.fidelity)?;
         let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
         for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
-            let kept = if keeps_configuration {
-                simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?
-            } else {
-                let Some(again) = recompiled(&chip, self.workload, &kept.configuration) else { continue };
-                simulate_measured(&chip, self.workload, &again, self.question.fidelity)
+            let kept = match keeps {
+                Keeps::Configuration => simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?,
+                Keeps::Mappings => {
+                    let Some(again) = recompiled(&chip, self.workload, &kept.configuration) else { continue };
+                    simulate_measured(&chip, self.workload, &again, self.question.fidelity)
+                }
+                Keeps::Nothing => continue,
             };
             if kept.stop == StopReason::Drained {
                 *cycles = kept.cycles.min(*cycles);

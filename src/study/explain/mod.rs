@@ -42,7 +42,7 @@ pub fn explain(
     let done = std::sync::atomic::AtomicUsize::new(0);
     let count = || tick(done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1, all);
     let answers = run_all(&additions, |addition| {
-        let cycles = base.seconds(&addition.sets, addition.keeps_configuration);
+        let cycles = base.seconds(&addition.sets, addition.keeps);
         count();
         cycles
     });
