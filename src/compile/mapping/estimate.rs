@@ -358,6 +358,20 @@ impl Moved {
     }
 }
 
+/// Cycles that stages behind an accumulating one take beside the others. With column tiles outside they get nothing before the
+/// last column tile: they overlap with that, and with the next row block.
+fn late_cycles(nest: &Nest, roles: &StageRoles, picked: &IndexVec<StageId, Candidate>) -> f64 {
+    if !is_cut_outside(nest) {
+        return 0.0;
+    }
+    let most = |late: bool| {
+        let stages = picked.iter_enumerated().filter(|(s, _)| roles.is_late(*s) == late);
+        stages.map(|(_, c)| c.worked_cycles()).max().unwrap_or(0) as f64
+    };
+    let (late, early) = (most(true), most(false));
+    (late.min(early) - early / nest.column_tiles() as f64).max(0.0) / nest.blocks() as f64
+}
+
 /// Costs a plan: compute, memory and what cannot overlap of them.
 pub(crate) fn estimate(
     chip: &Chip,
@@ -371,7 +385,6 @@ pub(crate) fn estimate(
     let streams = streams(graph, nest, buffers);
     let moved = Moved::new(chip, (graph, nest, roles), &streams, tiers);
     let Moved { reads, writes, weights, first_weights, first_block, late_writes, .. } = moved;
-    let cut_outside = is_cut_outside(nest);
     let rate = streams.iter().next().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
     let slowest_tier = |bytes: &[u64]| {
         let time = |(t, &bytes): (usize, &u64)| bytes as f64 / chip.tier_rate(TierId::from_index(t)).bytes_per_cycle();
@@ -388,17 +401,7 @@ pub(crate) fn estimate(
         let (mapping, footprint) = (&picked[s].mapping, &picked[s].footprint);
         footprint.lag_cycles(mapping.reduction(), mapping.pk(), walk_cycles(chip)) as f64
     };
-    let mut fill = pipeline.fill_cycles(|s| picked[s].worked_cycles(), lag);
-    if cut_outside {
-        // Stages behind an accumulating one get nothing before its last column tile: they overlap with that, and with the next
-        // row block.
-        let most = |late: bool| {
-            let stages = picked.iter_enumerated().filter(|(s, _)| roles.is_late(*s) == late);
-            stages.map(|(_, c)| c.worked_cycles()).max().unwrap_or(0) as f64
-        };
-        let (late, early) = (most(true), most(false));
-        fill += (late.min(early) - early / nest.column_tiles() as f64).max(0.0) / nest.blocks() as f64;
-    }
+    let fill = pipeline.fill_cycles(|s| picked[s].worked_cycles(), lag) + late_cycles(nest, roles, picked);
     let slowest =
         (slowest * crowding(chip, graph, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
     let firing = slowest / firings;
