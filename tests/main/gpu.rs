@@ -10,6 +10,8 @@ use rdusim::outcome::Outcome;
 use rdusim::{gpu, model, workload};
 use serde_json::Value;
 
+use crate::models::options;
+
 fn rdusim(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_rdusim");
     Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("the program runs")
@@ -176,20 +178,14 @@ fn a100(sets: &[&str]) -> Gpu {
 
 fn training(recompute: model::Recompute) -> workload::Workload {
     let (architecture, sequence) = model::preset("gpt-13b").expect("a preset");
+    let of_a_preset = options(architecture, model::Phase::Training);
     let text = model::write(&model::Options {
         name: "gpt-13b".to_owned(),
-        architecture,
-        phase: model::Phase::Training,
         batch: 2,
         sequence,
         context: sequence,
-        dtype: "bf16".to_owned(),
-        sparsity: None,
-        optimizer: "adam".to_owned(),
         recompute,
-        dropout: false,
-        notes: Vec::new(),
-        weights: Vec::new(),
+        ..of_a_preset
     })
     .expect("a workload");
     workload::parse("gpt-13b.toml", &text, &[], 0).expect("a workload")

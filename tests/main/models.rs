@@ -8,7 +8,8 @@ use rdusim::outcome::{Fidelity, Outcome, SectionOutcome};
 use rdusim::sim::{check_size, simulate};
 use rdusim::workload::{self, OperatorKind, Workload};
 
-fn options(architecture: Architecture, phase: Phase) -> Options {
+/// One sequence of 512 tokens, dense, in bf16.
+pub(crate) fn options(architecture: Architecture, phase: Phase) -> Options {
     Options {
         name: "model".to_owned(),
         architecture,

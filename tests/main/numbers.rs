@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::laws::for_all;
+use crate::models::options;
 use proptest::prelude::*;
 use rdusim::arch::{self, AnyChip};
 use rdusim::compile::compile_measured;
@@ -109,25 +110,9 @@ fn small(name: &str, phase: Phase) -> Options {
     let (architecture, _) = preset(name).expect("a preset");
     let sizes =
         Architecture { hidden: 24, layers: 2, heads: 4, kv_heads: 4, feed_forward: 40, vocabulary: 23, ..architecture };
-    Options {
-        name: name.to_owned(),
-        architecture: if architecture.kv_heads < architecture.heads {
-            Architecture { kv_heads: 2, ..sizes }
-        } else {
-            sizes
-        },
-        phase,
-        batch: 2,
-        sequence: 9,
-        context: 11,
-        dtype: "bf16".to_owned(),
-        sparsity: None,
-        optimizer: "adam".to_owned(),
-        recompute: model::Recompute::None,
-        dropout: false,
-        notes: Vec::new(),
-        weights: Vec::new(),
-    }
+    let kv_heads = if architecture.kv_heads < architecture.heads { 2 } else { 4 };
+    let plain = options(Architecture { kv_heads, ..sizes }, phase);
+    Options { name: name.to_owned(), batch: 2, sequence: 9, context: 11, ..plain }
 }
 
 /// What DeepSeek-V3 has, made small: latent attention, a layer without experts, and experts that not all are met in decoding.

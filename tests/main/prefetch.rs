@@ -11,6 +11,8 @@ use rdusim::outcome::{Fidelity, Outcome, StopReason};
 use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::workload::{self, Workload};
 
+use crate::models::options;
+
 fn chip(name: &str) -> Chip {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("arch/{name}.toml"));
     arch::parse(name, &std::fs::read_to_string(path).expect("a chip file"), &[]).expect("a chip")
@@ -38,21 +40,8 @@ fn two_layers() -> Workload {
     let (mut architecture, sequence) = model::preset("gpt-13b").expect("a preset");
     architecture.layers = 2;
     architecture.vocabulary = 512;
-    let text = model::write(&model::Options {
-        name: "two layers".to_owned(),
-        architecture,
-        phase: model::Phase::Forward,
-        batch: 1,
-        sequence,
-        context: sequence,
-        dtype: "bf16".to_owned(),
-        sparsity: None,
-        optimizer: "adam".to_owned(),
-        recompute: model::Recompute::None,
-        dropout: false,
-        notes: Vec::new(),
-        weights: Vec::new(),
-    });
+    let phase = model::Phase::Forward;
+    let text = model::write(&model::Options { sequence, context: sequence, ..options(architecture, phase) });
     workload::parse("two layers", &text.expect("a workload"), &[], 0).expect("a graph")
 }
 

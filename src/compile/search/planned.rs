@@ -78,7 +78,6 @@ impl<'a> Planned<'a> {
     /// Places, routes and measures its choices as far as is asked, and keeps the fastest.
     pub(super) fn route(&mut self, context: &SearchContext<'_>, request: Request, among: &Among) {
         if let Some(level) = request.evaluate {
-            self.measured_saving = None;
             let before = self.evaluated.take();
             let isomorphic = among
                 .equivalents

@@ -1,9 +1,9 @@
 //! Partitions compared with what prefetching saves: the time of a section depends on the one before it.
 //!
-//! What prefetching gains of two sections in a row is measured only where they stand in the best partition so far, and then
-//! corrects the search: a shortest path whose edges are evaluated lazily (Dellin and Srinivasa, ICAPS 2016). Invariant: a link
-//! that is not known gains what the second section would with the first slots of all its weights on chip, as far as the first
-//! has memory time for that, so that no partition is passed over that could be better than the one found.
+//! What prefetching gains of two sections in a chain is measured only where they stand in the best partition so far, and then
+//! corrects the search: a shortest path whose edges are evaluated lazily (Dellin and Srinivasa, ICAPS 2016). A pair that is not
+//! measured is taken to gain what the second section would with the first slots of all its weights on chip, as far as the first
+//! has memory time for that. Invariant: the partition that is taken costs no more than any other whose pairs were measured.
 
 use std::collections::BTreeSet;
 
@@ -19,28 +19,27 @@ use super::context::SearchContext;
 use super::links::{LinkGains, Sequences};
 use super::partition::Partitioner;
 use super::planned::Planned;
-use super::runs::Run;
 
 /// What decides whether one section runs behind another every time.
-type Place = (Option<usize>, u64, Phase, u64);
+type Repetition = (Option<usize>, u64, Phase, u64);
 
-/// What of a row decides how it goes on: its first section where that matters, its last, and whether there are several.
-type RowKey = (Option<usize>, usize, bool);
+/// What of a chain decides how it goes on: its first section where that matters, its last, and whether there are several.
+type ChainKey = (Option<usize>, usize, bool);
 
-/// The best way so far to some place in the order.
+/// The cheapest path so far to some position in the order.
 #[derive(Debug, Clone, Copy)]
 struct Reached {
     cost: i128,
     /// The run that ends here.
     run: usize,
-    /// Place in the order where that begins, and the way that it continues there.
+    /// Position where that begins, and the path that it continues there (its index).
     before: Option<(usize, usize)>,
-    row: Row,
+    chain: Chain,
 }
 
 /// Sections so far that run one behind the other every time.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct Chain {
     first: usize,
     last: usize,
     /// It has more than one section.
@@ -62,22 +61,22 @@ impl Partitioner<'_> {
         let matters =
             |first: usize| self.repeat(first) > 1 && (gains.saved[first] > 0 || known_firsts.contains(&first));
         let mut reached: Vec<Vec<Reached>> = vec![Vec::new(); n + 1];
-        // Ways that only differ in what no longer matters, by their place in `reached`.
-        let mut places: Vec<FxHashMap<RowKey, usize>> = vec![FxHashMap::default(); n + 1];
+        // Of paths that differ only in what no longer matters the cheapest, by its index in `reached`.
+        let mut indices: Vec<FxHashMap<ChainKey, usize>> = vec![FxHashMap::default(); n + 1];
         for at in 0..n {
-            let ways: Vec<Option<(usize, Reached)>> = match at {
+            let paths: Vec<Option<(usize, Reached)>> = match at {
                 0 => vec![None],
                 _ => reached[at].iter().copied().enumerate().map(Some).collect(),
             };
             for &run in &starting[at] {
                 let Some(score) = scores[run].filter(|&score| score < u64::MAX) else { continue };
-                for way in &ways {
+                for path in &paths {
                     let to = self.runs[run].span.1;
-                    let next = self.extended(&gains, *way, (run, score, at));
-                    let Row { first, last, is_linked } = next.row;
+                    let next = self.extended(&gains, *path, (run, score, at));
+                    let Chain { first, last, is_linked } = next.chain;
                     let first = (!is_linked || matters(first)).then_some(first);
-                    let place = *places[to].entry((first, last, is_linked)).or_insert(reached[to].len());
-                    match reached[to].get_mut(place) {
+                    let index = *indices[to].entry((first, last, is_linked)).or_insert(reached[to].len());
+                    match reached[to].get_mut(index) {
                         Some(other) if next.is_better_than(other) => *other = next,
                         Some(_) => {}
                         None => reached[to].push(next),
@@ -85,54 +84,54 @@ impl Partitioner<'_> {
                 }
             }
         }
-        let closed = |way: &Reached| (way.cost + self.closing_cost(&gains, way.row), way.run, way.before);
-        let Some(mut way) = reached[n].iter().min_by_key(|way| closed(way)) else {
+        let closed = |path: &Reached| (path.cost + self.closing_cost(&gains, path.chain), path.run, path.before);
+        let Some(mut path) = reached[n].iter().min_by_key(|path| closed(path)) else {
             return self.best_partition((0, n)).and(Err(0));
         };
         let mut chosen = Vec::new();
         loop {
-            chosen.extend(self.runs[way.run].split_off.iter().rev());
-            chosen.push(way.run);
-            let Some((at, before)) = way.before else { break };
-            way = &reached[at][before];
+            chosen.extend(self.runs[path.run].split_off.iter().rev());
+            chosen.push(path.run);
+            let Some((at, before)) = path.before else { break };
+            path = &reached[at][before];
         }
         chosen.reverse();
         Ok(chosen)
     }
 
-    /// A way to a place in the order, and a run behind it.
+    /// A path to a position in the order, and a run behind it.
     fn extended(
         &self,
         gains: &LinkGains<'_>,
-        way: Option<(usize, Reached)>,
+        path: Option<(usize, Reached)>,
         (run, score, at): (usize, u64, usize),
     ) -> Reached {
-        let mut cost = way.map_or(0, |(_, way)| way.cost) + i128::from(score);
-        let mut row = way.map(|(_, way)| way.row);
+        let mut cost = path.map_or(0, |(_, path)| path.cost) + i128::from(score);
+        let mut chain = path.map(|(_, path)| path.chain);
         for part in [run].into_iter().chain(self.runs[run].split_off.iter().copied()) {
-            let (more, next) = self.step(gains, row, part);
+            let (more, next) = self.step(gains, chain, part);
             cost += more;
-            row = Some(next);
+            chain = Some(next);
         }
-        let row = row.unwrap_or(Row { first: run, last: run, is_linked: false });
-        Reached { cost, run, before: way.map(|(before, _)| (at, before)), row }
+        let chain = chain.unwrap_or(Chain { first: run, last: run, is_linked: false });
+        Reached { cost, run, before: path.map(|(before, _)| (at, before)), chain }
     }
 
-    /// What the next section costs beside its score, and the row that it is in.
-    fn step(&self, gains: &LinkGains<'_>, row: Option<Row>, next: usize) -> (i128, Row) {
-        match row {
-            Some(row) if self.place(row.last) == self.place(next) => {
-                (-gains.gain(row.last, next), Row { last: next, is_linked: true, ..row })
+    /// What the next section costs beside its score, and the chain that it is in.
+    fn step(&self, gains: &LinkGains<'_>, chain: Option<Chain>, next: usize) -> (i128, Chain) {
+        match chain {
+            Some(chain) if self.repetition(chain.last) == self.repetition(next) => {
+                (-gains.gain(chain.last, next), Chain { last: next, is_linked: true, ..chain })
             }
             _ => {
-                let closing = row.map_or(0, |row| self.closing_cost(gains, row));
-                (closing, Row { first: next, last: next, is_linked: false })
+                let closing = chain.map_or(0, |chain| self.closing_cost(gains, chain));
+                (closing, Chain { first: next, last: next, is_linked: false })
             }
         }
     }
 
-    /// What the first section of a row costs beside its score: the last of a repeated block loads for it, or nothing does.
-    fn closing_cost(&self, gains: &LinkGains<'_>, Row { first, last, is_linked }: Row) -> i128 {
+    /// What the first section of a chain costs beside its score: the last of a repeated block loads for it, or nothing does.
+    fn closing_cost(&self, gains: &LinkGains<'_>, Chain { first, last, is_linked }: Chain) -> i128 {
         if is_linked && self.repeat(first) > 1 { -gains.gain(last, first) } else { 0 }
     }
 
@@ -145,12 +144,7 @@ impl Partitioner<'_> {
             (all(planned.saved_by_prefetch()), all(idle))
         };
         let of_classes: Vec<(u64, u64)> = self.planned.iter().map(of_class).collect();
-        let of_run = |(run, &looped): (&Run, &u64)| {
-            let (saved, idle) = of_classes[run.class];
-            // A looped section has none before it.
-            (if looped > 0 { 0 } else { saved }, idle)
-        };
-        let (saved, idle) = self.runs.iter().zip(&self.saved_by_looping).map(of_run).unzip();
+        let (saved, idle) = self.runs.iter().map(|run| of_classes[run.class]).unzip();
         LinkGains { known: &sequences.gains, saved, idle }
     }
 
@@ -158,7 +152,7 @@ impl Partitioner<'_> {
         self.workload.operators[self.runs[run].operators[0]].repeat
     }
 
-    fn place(&self, run: usize) -> Place {
+    fn repetition(&self, run: usize) -> Repetition {
         let op: OperatorId = self.runs[run].operators[0];
         let op = &self.workload.operators[op];
         (op.block, op.repeat, op.phase, op.every)
@@ -171,13 +165,13 @@ impl Partitioner<'_> {
             return cost - self.scores(partition);
         }
         let gains = self.link_gains(sequences);
-        let (mut cost, mut row) = (0, None);
+        let (mut cost, mut chain) = (0, None);
         for &run in partition {
-            let (more, next) = self.step(&gains, row, run);
+            let (more, next) = self.step(&gains, chain, run);
             cost += more;
-            row = Some(next);
+            chain = Some(next);
         }
-        cost + row.map_or(0, |row| self.closing_cost(&gains, row))
+        cost + chain.map_or(0, |chain| self.closing_cost(&gains, chain))
     }
 
     fn scores(&self, partition: &[usize]) -> i128 {
@@ -201,7 +195,7 @@ impl Partitioner<'_> {
         is_settled.then(|| found.clone())
     }
 
-    /// Measures what prefetching saves of the sections of a partition, and what it makes of those in a row. Whether anything
+    /// Measures what prefetching saves of the sections of a partition, and what it makes of those in a chain. Whether anything
     /// was not known.
     pub(super) fn link(&mut self, context: &SearchContext<'_>, partition: &[usize]) -> bool {
         let Some(sequences) = &self.sequences else { return false };
@@ -239,7 +233,7 @@ impl Partitioner<'_> {
         let gains: Vec<((usize, usize), i128)> = links.into_iter().filter_map(gain).collect();
         let cost = self.scores(partition) - gains.iter().map(|(_, gain)| gain).sum::<i128>();
         let Some(sequences) = &mut self.sequences else { return false };
-        // What two sections gain depends on others in the row as well: the most that was seen.
+        // What two sections gain depends on others in the chain as well: the most that was seen.
         for (pair, gain) in gains {
             sequences.gains.entry(pair).and_modify(|most| *most = gain.max(*most)).or_insert(gain);
         }
