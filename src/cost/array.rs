@@ -10,8 +10,10 @@ use super::tiles::Tile;
 /// The part of the chip that GEMM work depends on, for one data type and orientation.
 #[derive(Debug, Clone, Copy)]
 pub struct SystolicShape {
-    /// Rows of a row tile of an output tile.
+    /// Lines of an output tile.
     pub row_grain: u64,
+    /// Lines that a row takes ([`crate::program::SectionGraph::lines_of_row`]).
+    lines_of_row: u64,
     /// Weight columns of an output tile.
     pub column_grain: u64,
     stages: u64,
@@ -73,6 +75,7 @@ impl SystolicShape {
         let least_cycles = stages.max(tail_cycles).max(sums * partial_flits);
         Some(Self {
             row_grain,
+            lines_of_row: 1,
             column_grain,
             stages,
             accumulator_sets: chip.pcu.accumulator_sets,
@@ -84,6 +87,12 @@ impl SystolicShape {
             skew_cycles: lanes + stages - 2,
             tail_cycles,
         })
+    }
+
+    /// The same where a row takes so many lines.
+    #[must_use]
+    pub fn with_lines(self, lines_of_row: u64) -> Self {
+        Self { lines_of_row, ..self }
     }
 
     /// The same for a style of working through a sparse weight.
@@ -139,10 +148,16 @@ impl SystolicShape {
         self.stages.max(out).max(merged * self.partial_flits)
     }
 
-    /// Row tiles one PCU does of a row tile of `rows` cut in `pm` slices.
+    /// Rows of the first of `pm` slices of a row tile of `rows`.
+    #[inline]
+    pub fn slice_rows(&self, rows: u64, pm: u64) -> u64 {
+        (rows.div_ceil(self.row_grain).div_ceil(pm) * self.row_grain).min(rows)
+    }
+
+    /// Row passes of a PCU over a row tile of `rows` cut in `pm` slices: each takes as many lines as the array has.
     #[inline]
     pub fn passes(&self, rows: u64, pm: u64) -> u64 {
-        rows.div_ceil(self.row_grain).div_ceil(pm)
+        (self.slice_rows(rows, pm) * self.lines_of_row).div_ceil(self.row_grain)
     }
 
     /// Flits of the activations of a tile over `k` steps.

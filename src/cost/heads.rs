@@ -46,8 +46,8 @@ fn work_of_extent(tile: &HeadsTile, shape: &SystolicShape, mapping: &GemmMapping
         Some(CausalAxis::Columns) => (extent, form.k),
         Some(CausalAxis::Depth) => (form.n, extent),
     };
-    let heads = form.heads_of_stream(mapping.streams, 0);
-    let tiles = (heads.end - heads.start) * columns.div_ceil(width(shape, mapping));
+    // Heads that share one of B are lines of its output tiles.
+    let tiles = form.b_heads.div_ceil(mapping.streams) * columns.div_ceil(width(shape, mapping));
     PassWork {
         cycles: tiles * shape.tile_cycles(k),
         tiles,

@@ -69,7 +69,7 @@ impl StageWork {
         let sums = mapping.reduction().most_before(mapping.pk()).max(u64::from(kept));
         let shape = match &mapping {
             Mapping::Gemm(m) => SystolicShape::new(chip, dtype, m.rows_on_lanes, graph.tail_functions(index), sums)
-                .map(|shape| shape.in_style(chip, dtype, m.style)),
+                .map(|shape| shape.in_style(chip, dtype, m.style).with_lines(graph.lines_of_row(index))),
             Mapping::Simd(_) => None,
         };
         let last_shape = match &mapping {
@@ -183,7 +183,7 @@ impl StageWork {
         RowTile { index: tile.index.map(|index| if differ { index.saturating_sub(1) } else { index }), ..tile }
     }
 
-    /// Row tiles one PCU does of a row tile (SIMD: rows).
+    /// Row passes of one PCU over a row tile (SIMD: rows).
     #[inline]
     pub fn passes(&self, rows: u64) -> u64 {
         match (&self.shape, &self.mapping) {
@@ -236,7 +236,8 @@ impl StageWork {
         if self.reducer.is_some() {
             return if slice == 0 { 0..rows } else { rows..rows };
         }
-        let each = self.passes(rows) * self.shape.as_ref().map_or(1, |shape| shape.row_grain);
+        let each =
+            self.shape.as_ref().map_or_else(|| self.passes(rows), |shape| shape.slice_rows(rows, self.mapping.pm()));
         (slice * each).min(rows)..((slice + 1) * each).min(rows)
     }
 
@@ -408,7 +409,7 @@ impl StageWork {
             return Bytes(sampled.results(column_tile, group, index, tile.rows) * self.result_bytes);
         }
         if let (Mapping::Gemm(m), Some(shape)) = (&self.mapping, &self.shape) {
-            let rows = (self.passes(tile.rows) * shape.row_grain).min(tile.rows);
+            let rows = shape.slice_rows(tile.rows, m.pm);
             let columns = self.pass(column_tile, group).columns.div_ceil(m.multicast_width);
             return Bytes(rows * columns * self.result_bytes);
         }

@@ -71,6 +71,7 @@ impl<'a> TileTables<'a> {
         let kept = self.graph.is_k_cut(self.tiled_axis, stage) || self.graph.stages[stage].sums.is_some();
         let sums = most_sums.max(u64::from(kept));
         SystolicShape::new(self.chip, self.graph.stage_dtype(stage), rows_on_lanes, tail, sums)
+            .map(|shape| shape.with_lines(self.graph.lines_of_row(stage)))
     }
 
     /// The same under a mapping.

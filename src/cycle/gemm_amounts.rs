@@ -41,6 +41,8 @@ pub(super) struct GemmAmounts {
     /// Bytes that the step in the tail reads, and that leave, for so many columns of complete sums.
     bytes_of_sums: ((u64, u64), (u64, u64)),
     is_gathered: bool,
+    /// Lines of the array that a row takes.
+    lines_of_row: u64,
     passes: Passes,
 }
 
@@ -76,7 +78,9 @@ impl GemmAmounts {
             let state = update.state_columns * graph.dtype(update.state).bytes();
             ((state, update.word), (update.result_columns * result_bytes, update.word))
         });
-        Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, bytes_of_sums, is_gathered, passes })
+        let form = graph.form(index).filter(|_| stage.spec.sums.is_none());
+        let lines_of_row = form.map_or(1, |form| form.heads / form.b_heads);
+        Some(Self { shape, pm: mapping.pm, flit_bytes, result_bytes, bytes_of_sums, is_gathered, lines_of_row, passes })
     }
 
     /// The pass of a group over a row tile of `rows`; of a sampled product all of them.
@@ -96,8 +100,13 @@ impl GemmAmounts {
     pub(super) fn row_passes(&self, at: Iteration, rows: u64) -> u64 {
         match &self.passes {
             Passes::Sums(sums) => sums.row_passes(&self.shape, at),
-            _ => rows.div_ceil(self.shape.tile_rows).div_ceil(self.pm),
+            _ => (self.slice_rows(rows) * self.lines_of_row).div_ceil(self.shape.tile_rows),
         }
+    }
+
+    /// Rows of a row tile of `rows` that the first row slice has: whole groups of as many as the array has lines.
+    fn slice_rows(&self, rows: u64) -> u64 {
+        (rows.div_ceil(self.shape.tile_rows).div_ceil(self.pm) * self.shape.tile_rows).min(rows)
     }
 
     /// How often a firing does the work of [`Self::row_pass`].
@@ -162,7 +171,7 @@ impl GemmAmounts {
                 (pass.columns_of_pcu / columns * bytes).div_ceil(self.flit_bytes)
             }
             Amount::ResultBytes => {
-                let rows = rows.min(self.shape.tile_rows * if is_sampled { 1 } else { times });
+                let rows = if is_sampled { rows.min(self.shape.tile_rows) } else { self.slice_rows(rows) };
                 (rows * pass.columns_of_pcu * self.result_bytes).div_ceil(self.flit_bytes)
             }
             Amount::SlotBytes => 0,

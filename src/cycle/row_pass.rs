@@ -120,15 +120,15 @@ impl RowPass {
     }
 
     /// The pass over a row tile of a GEMM with heads whose last row sees `seen` of the causal axis: the output tiles of every
-    /// head that a stream brings, one head after the other.
+    /// head of B that the columns of a stream have, one after the other. Heads that share it are lines of the array.
     pub(super) fn of_heads(shape: &ArrayShape, mapping: &GemmMapping, form: &GemmForm, seen: u64) -> Self {
         let (columns, depth) = match form.causal {
             None => (form.n, form.k),
             Some(CausalAxis::Columns) => (form.n.min(seen), form.k),
             Some(CausalAxis::Depth) => (form.n, form.k.min(seen)),
         };
-        // Heads that share a head of B are on one stream; the first stream has the most.
-        let heads = form.b_heads.div_ceil(mapping.streams) * (form.heads / form.b_heads);
+        // The first stream has the most.
+        let heads = form.b_heads.div_ceil(mapping.streams);
         let columns_of_tile = shape.tile_columns * (mapping.pn / mapping.streams);
         let columns_of_pcu = (form.heads * form.n).div_ceil(mapping.multicast_width);
         Self::of_equal_tiles(shape, heads * columns.div_ceil(columns_of_tile), depth, columns_of_pcu)

@@ -318,6 +318,12 @@ impl<'a> SectionGraph<'a> {
         self.mask(stage).is_some() && mapping.rows_on_lanes && columns <= MOST_GATHERED_COLUMNS
     }
 
+    /// Lines of a PCU array that a row of a GEMM takes: heads that share a head of the second operand stand side by side as rows do.
+    pub fn lines_of_row(&self, stage: StageId) -> u64 {
+        let form = self.form(stage).filter(|_| self.stages[stage].sums.is_none());
+        form.map_or(1, |form| form.heads / form.b_heads)
+    }
+
     /// K rows that slices of K should be multiples of: those of a block of the weight's mask.
     pub fn k_grain(&self, stage: StageId) -> u64 {
         self.mask(stage).map_or(1, BlockMask::block_rows)

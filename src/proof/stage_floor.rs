@@ -112,8 +112,10 @@ impl StageFloor {
     fn of_heads(chip: &Chip, dtype: Dtype, form: &GemmForm, tail: u64) -> u64 {
         let way = |rows_on_lanes| {
             let shape = SystolicShape::new(chip, dtype, rows_on_lanes, tail, 0)?;
-            let tiles = form.m.div_ceil(shape.row_grain) * form.n.div_ceil(shape.column_grain);
-            Some(form.instances * form.heads * tiles * shape.tile_cycles(form.k))
+            // Heads that share one of B are lines of the array.
+            let lines = form.m * (form.heads / form.b_heads);
+            let tiles = lines.div_ceil(shape.row_grain) * form.n.div_ceil(shape.column_grain);
+            Some(form.instances * form.b_heads * tiles * shape.tile_cycles(form.k))
         };
         [false, true].into_iter().filter_map(way).min().unwrap_or(0)
     }
