@@ -138,8 +138,8 @@ class Workload(_Input):
         """A model by its name (``gpt-13b``, ``llama2-7b``, ... or the family ``gpt`` or ``llama``).
 
         Options: ``phase`` (forward, training, prefill, decode), ``batch``, ``seq``, ``context`` (tokens), ``dtype``, ``sparsity``
-        (share of the layers' weights that is pruned), ``block``, ``optimizer``, ``recompute``, ``dropout``, and dimensions
-        ``hidden``, ``layers``, ``heads``, ``kv_heads``, ``ffn``, ``vocabulary``. Errors: ``InputError``.
+        (share of the layers' weights that is pruned), ``block``, ``optimizer``, ``recompute``, ``dropout``,
+        ``weight_storage`` and ``cache_storage`` (``FORMAT`` or ``FORMAT:GROUP``, such as ``int4:128``), and dimensions ``hidden``, ``layers``, ``heads``, ``kv_heads``, ``ffn``, ``vocabulary``. Errors: ``InputError``.
         """
         unknown = set(options) - _MODEL_OPTIONS
         if unknown:
@@ -170,7 +170,8 @@ class Workload(_Input):
 
 
 _MODEL_OPTIONS = frozenset(
-    "phase batch seq context dtype sparsity block optimizer recompute dropout hidden layers heads kv_heads ffn vocabulary".split()
+    "phase batch seq context dtype sparsity block optimizer recompute dropout weight_storage cache_storage"
+    " hidden layers heads kv_heads ffn vocabulary".split()
 )
 
 

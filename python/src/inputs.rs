@@ -6,7 +6,7 @@ use rdusim::arch;
 use rdusim::diagnostics::Diagnostic;
 use rdusim::import::PHASES;
 use rdusim::input::{self, BUILTINS, FileKind};
-use rdusim::model::Recompute;
+use rdusim::model::{Recompute, Storage, StorageFormat};
 use rdusim::report::ArchEntry;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -110,6 +110,14 @@ struct ModelText {
     recompute: Option<String>,
     #[serde(default)]
     dropout: bool,
+    #[serde(default)]
+    weight_storage: Option<String>,
+    #[serde(default)]
+    cache_storage: Option<String>,
+}
+
+fn storage_format(name: &str, text: Option<&str>) -> Result<Option<StorageFormat>, Diagnostic> {
+    text.map(str::parse).transpose().map_err(|found: String| Diagnostic::new(format!("`{name}`: {found}")))
 }
 
 /// The workload file of a model.
@@ -135,6 +143,10 @@ pub(crate) fn model_text(py: Python<'_>, request: &str) -> PyResult<String> {
             block: request.block.unwrap_or(16),
             optimizer: request.optimizer.unwrap_or_else(|| "adam".to_owned()),
             dropout: request.dropout,
+            storage: Storage {
+                weights: storage_format("weight_storage", request.weight_storage.as_deref())?,
+                cache: storage_format("cache_storage", request.cache_storage.as_deref())?,
+            },
             name: request.name,
         })
     };

@@ -1,7 +1,7 @@
 //! The workload file of a model by its name and dimensions.
 
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Options, Phase, Position, Recompute, Sparsity, preset, write};
+use crate::model::{Activation, Options, Phase, Position, Recompute, Sparsity, Storage, preset, write};
 use crate::workload;
 
 /// A model, what is changed of it, and what is done with it.
@@ -41,6 +41,8 @@ pub struct ModelRequest {
     pub recompute: Recompute,
     /// Elements are dropped behind attention and feed-forward block.
     pub dropout: bool,
+    /// How matrices and caches are stored.
+    pub storage: Storage,
 }
 
 /// The workload file of a model; it is checked as `rdusim check` would.
@@ -86,6 +88,7 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
         optimizer: request.optimizer.clone(),
         recompute: request.recompute,
         dropout: request.dropout,
+        storage: request.storage.clone(),
         weights: Vec::new(),
         notes: Vec::new(),
     })?;

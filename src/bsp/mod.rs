@@ -95,7 +95,7 @@ fn check_types(chip: &Bsp, workload: &Workload) -> Result<(), Diagnostic> {
             None => error,
         });
     }
-    Ok(())
+    workload.refuse_packed(&chip.name)
 }
 
 /// The operator that lacks most memory, if one does.

@@ -12,6 +12,7 @@ use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, Recompute, ValueType};
+use crate::model::StorageFormat;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -376,6 +377,12 @@ pub(super) struct ModelArgs {
     /// Drop elements behind attention and feed-forward block
     #[arg(long)]
     pub(super) dropout: bool,
+    /// Store the layers' matrices as FORMAT[:GROUP]: int4, int8, fp8_e4m3, fp8_e5m2, mxfp8, mxfp4; GROUP elements share a scale
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) weight_storage: Option<StorageFormat>,
+    /// Store the keys and values of the context so when decoding
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) cache_storage: Option<StorageFormat>,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! `rdusim model`: the workload file of a model.
 
 use crate::analysis::{ModelRequest, model_text};
-use crate::model::Phase;
+use crate::model::{Phase, Storage};
 use crate::report;
 
 use super::args::ModelArgs;
@@ -32,6 +32,7 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
         },
         recompute: args.recompute.into(),
         dropout: args.dropout,
+        storage: Storage { weights: args.weight_storage.clone(), cache: args.cache_storage.clone() },
     })?;
     match &args.output {
         Some(path) => Ok(report::write_file(path, text.as_bytes())?),

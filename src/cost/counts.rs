@@ -37,6 +37,8 @@ pub struct SectionRun {
     pub macs: u64,
     /// All MACs, also on elements that are not stored.
     pub executed_macs: u64,
+    /// Elements of packed second operands expanded on their way to PCUs.
+    pub expanded_elements: u64,
     /// Element operations of SIMD stages and tails, by stage.
     pub simd_elements: IndexVec<StageId, u64>,
     /// Bytes of each stream.

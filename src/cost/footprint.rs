@@ -80,13 +80,11 @@ impl StageFootprint {
     }
 }
 
-/// Bytes of `stored` values of a stage's weight and of their share of the metadata.
+/// Bytes of `stored` values of a stage's weight and of their share of metadata or scales.
 pub fn weight_slot_bytes(graph: &SectionGraph<'_>, stage: StageId, stored: u64) -> u64 {
     graph.stages[stage].weight.map_or(0, |w| {
         let tensor = &graph.workload.tensors[w];
-        let values = stored * tensor.dtype.bytes();
-        let all = (tensor.stored_elements() * tensor.dtype.bytes()).max(1);
-        let metadata = tensor.stored_bytes() - tensor.stored_elements() * tensor.dtype.bytes();
-        values + saturating_u64((u128::from(metadata) * u128::from(values)).div_ceil(u128::from(all)))
+        let all = u128::from(tensor.stored_elements().max(1));
+        saturating_u64((u128::from(stored) * u128::from(tensor.stored_bytes())).div_ceil(all))
     })
 }

@@ -194,7 +194,10 @@ impl GemmTensors {
         let tensors = [*operator.inputs.first()?, *operator.inputs.get(1)?, operator.output];
         let bases = tensors.map(|t| workload.base(t));
         let repeat = operator.repeat.min(most_repeat);
-        let is_whole = |t: &TensorId| workload.tensors[*t].mask.is_none() && workload.tensors[*t].window().is_none();
+        let is_whole = |t: &TensorId| {
+            let tensor = &workload.tensors[*t];
+            tensor.mask.is_none() && tensor.packed.is_none() && tensor.window().is_none()
+        };
         let comes_in = |t: &TensorId| !made[t.index()] && (repeat == 1 || !may_be_carried(workload, *t));
         let is_bounded = tensors.iter().all(is_whole) && bases[..2].iter().all(comes_in) && bases[0] != bases[1];
         is_bounded.then(|| Self {

@@ -103,12 +103,14 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let sent: IndexVec<FlowId, u64> = sizes.all_flow_flits();
     let usage = Usage::new(fabric, &section.flows, &sent);
     let busy_cycles = busy_cycles(section, &work);
-    let (mut macs, mut executed_macs, mut simd_elements) = (0, 0, IndexVec::filled(section.stages.len(), 0));
+    let (mut macs, mut executed_macs, mut expanded_elements) = (0, 0, 0);
+    let mut simd_elements = IndexVec::filled(section.stages.len(), 0);
     for (s, stage) in section.stages.iter_enumerated() {
         for (step, times) in Classes::of(schedule, stage.level, work[s].different_row_tiles()).steps {
             let rows = tiling.rows_of(step.row_tile);
             macs += times * work[s].stored_macs(step.column_tile, rows);
             executed_macs += times * work[s].executed_macs(step.column_tile, tiling.row_tile(step.row_tile));
+            expanded_elements += times * work[s].expanded_elements(step.column_tile, rows);
             simd_elements[s] += times * work[s].simd_elements(step.column_tile, rows);
             if emits(stage, stage.mapping.groups() - 1, schedule, step) {
                 let tail = stage.spec.tail.len() as u64;
@@ -158,6 +160,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         waits: IndexVec::new(),
         macs,
         executed_macs,
+        expanded_elements,
         simd_elements,
         streams,
         tier_busy_cycles: tier_ticks.into_iter().map(to_cycles).collect(),

@@ -86,7 +86,7 @@ fn check_types(gpu: &Gpu, workload: &Workload) -> Result<(), Diagnostic> {
             None => error,
         });
     }
-    Ok(())
+    workload.refuse_packed(&gpu.name)
 }
 
 /// Times one kernel.

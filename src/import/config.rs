@@ -74,6 +74,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     } else {
         Vec::new()
     };
+    let storage = crate::model::Storage { weights: fields.quantization(&mut notes), cache: None };
     let name = name_of(path, &fields);
     let text = write(&crate::model::Options {
         name,
@@ -87,6 +88,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         optimizer: "adam".to_owned(),
         recompute: Recompute::None,
         dropout: false,
+        storage,
         weights,
         notes,
     })?;

@@ -22,6 +22,7 @@ mod operators;
 mod options;
 mod pattern;
 mod proto;
+mod quantization;
 mod shapes;
 #[cfg(test)]
 mod tests;

@@ -35,8 +35,8 @@ impl Writer<'_> {
         }
         let (keys, values) = if decoding {
             // What a token adds is written to the cache, of which it reads the whole.
-            self.tensor("k_cache", "cached", "kv_width", "input", "");
-            self.tensor("v_cache", "cached", "kv_width", "input", "");
+            self.cache("k_cache", "cached", "kv_width");
+            self.cache("v_cache", "cached", "kv_width");
             ("k_cache", "v_cache")
         } else {
             ("k", "v")
@@ -111,8 +111,8 @@ impl Writer<'_> {
         let heads = format!("batch = \"batch\"\nheads = \"heads\"{}", self.causal());
         let shared = format!("{heads}\nkv_heads = 1");
         if decoding {
-            self.tensor("c_cache", "cached", "key_latent", "input", "");
-            self.tensor("kr_cache", "cached", "rotated", "input", "");
+            self.cache("c_cache", "cached", "key_latent");
+            self.cache("kr_cache", "cached", "rotated");
             self.matrix("w_key_up", "plain", "latent_width");
             self.operator("absorb", "gemm", &["qn", "w_key_up"], "qc", "heads = \"heads\"");
             self.operator(

@@ -11,4 +11,4 @@ mod write;
 pub use extras::{Experts, Extras, Latent};
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
-pub use write::{Options, Part, Phase, Recompute, Sparsity, WeightFile, write};
+pub use write::{Options, Part, Phase, Recompute, Sparsity, Storage, StorageFormat, WeightFile, write};

@@ -48,8 +48,8 @@ impl Writer<'_> {
 
     /// Attention of new tokens `q` over the cache, the queries of a group as rows: returns what the projection reads.
     pub(super) fn attention_by_rows(&mut self, q: &str, width: &str) {
-        self.tensor("k_cache", "cached_rows", "head", "input", "");
-        self.tensor("v_cache", "cached_rows", "head", "input", "");
+        self.cache("k_cache", "cached_rows", "head");
+        self.cache("v_cache", "cached_rows", "head");
         self.shaped("q_rows", "query_rows", "head");
         self.operator("rows_of_heads", "reshape", &[q], "q_rows", "");
         let instances = "batch = \"instances\"";

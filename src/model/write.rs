@@ -58,6 +58,49 @@ pub struct Sparsity {
     pub block: u64,
 }
 
+/// How second operands are stored, where not in the data type of products.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// The layers' matrices.
+    pub weights: Option<StorageFormat>,
+    /// Decoding: keys and values of the context.
+    pub cache: Option<StorageFormat>,
+}
+
+/// A format of `storage`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageFormat {
+    /// Its name.
+    pub format: String,
+    /// Elements that share a scale, if not as usual.
+    pub group: Option<u64>,
+}
+
+impl std::str::FromStr for StorageFormat {
+    type Err = String;
+
+    /// `FORMAT` or `FORMAT:GROUP`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (format, group) = text.split_once(':').map_or((text, None), |(format, group)| (format, Some(group)));
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if format.is_empty() || !format.chars().all(is_word) {
+            return Err("expected FORMAT or FORMAT:GROUP, such as int4:128".to_owned());
+        }
+        let group = group.map(|group| {
+            group.parse().map_err(|_| format!("expected a count of elements behind `:`, found {group:?}"))
+        });
+        Ok(Self { format: format.to_owned(), group: group.transpose()? })
+    }
+}
+
+impl StorageFormat {
+    /// The field of a tensor.
+    fn field(&self) -> String {
+        let group = self.group.map_or_else(String::new, |group| format!(", group = {group}"));
+        format!("\nstorage = {{ format = {:?}{group} }}", self.format)
+    }
+}
+
 /// A model and what is done with it.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -83,6 +126,8 @@ pub struct Options {
     pub recompute: Recompute,
     /// Elements are dropped behind attention and feed-forward block.
     pub dropout: bool,
+    /// How matrices and caches are stored.
+    pub storage: Storage,
     /// Files that matrices of the layers take their masks from, by the matrix's name.
     pub weights: Vec<(String, WeightFile)>,
     /// What every result is to say.
@@ -148,6 +193,14 @@ pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
         && !(1..=1 << 40).contains(&block)
     {
         return Err(Diagnostic::new(format!("`--block` is {block}, expected a count from 1 to 2^40")));
+    }
+    if options.storage != Storage::default() && (options.phase == Phase::Training || options.sparsity.is_some()) {
+        let title = "`--weight-storage` and `--cache-storage`: only dense matrices that are not trained are stored in other formats";
+        return Err(Diagnostic::new(title).with_help("leave them out, or `--phase training` and `--sparsity`"));
+    }
+    if options.storage.cache.is_some() && options.phase != Phase::Decode {
+        let title = "`--cache-storage`: only `--phase decode` reads a cache";
+        return Err(Diagnostic::new(title).with_help("leave it out, or say `--phase decode`"));
     }
     if a.extras.head_width.is_none() && !a.hidden.is_multiple_of(a.heads) {
         return Err(Diagnostic::new(format!("{} heads do not divide the width {}", a.heads, a.hidden))
@@ -339,7 +392,14 @@ impl Writer<'_> {
             }
             format!("\nsparsity = {{ pattern = \"file\", file = {file:?}, key = {key:?}{more} }}")
         });
-        self.tensor(name, rows, columns, "weight", &sparsity);
+        let packed = self.options.storage.weights.as_ref().filter(|_| self.block.is_some());
+        self.tensor(name, rows, columns, "weight", &packed.map_or(sparsity, StorageFormat::field));
+    }
+
+    /// Keys, values or latent vectors of the context.
+    pub(super) fn cache(&mut self, name: &str, rows: &str, columns: &str) {
+        let more = self.options.storage.cache.as_ref().map_or_else(String::new, StorageFormat::field);
+        self.tensor(name, rows, columns, "input", &more);
     }
 
     pub(super) fn operator(&mut self, name: &str, kind: &str, inputs: &[&str], output: &str, more: &str) {

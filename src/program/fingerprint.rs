@@ -32,10 +32,13 @@ pub fn of_chip(chip: &Chip) -> String {
 pub fn of_workload(workload: &Workload) -> String {
     mark(|hash| {
         for tensor in &workload.tensors {
-            let Tensor { name, rows, columns, dtype, role, mask, declared: _, view, repeat } = tensor;
+            let Tensor { name, rows, columns, dtype, role, mask, packed, declared: _, view, repeat } = tensor;
             write!(hash, "{name:?} {rows} {columns} {dtype:?} {role:?};")?;
             if view.is_some() || *repeat > 1 {
                 write!(hash, "{view:?} {repeat};")?;
+            }
+            if let Some(packed) = packed {
+                write!(hash, "{packed:?};")?;
             }
             let Some(mask) = mask else { continue };
             write!(hash, "{} {};", mask.block_rows(), mask.block_columns())?;

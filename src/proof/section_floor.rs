@@ -340,7 +340,8 @@ impl Section<'_> {
         let tensors = &self.graph.workload.tensors;
         let bytes = |(stage, weight): (StageId, TensorId)| {
             let of = &tensors[weight];
-            share(of.stored_elements() * of.dtype.bytes(), part(stage)) / self.graph.sequences().max(1)
+            let bytes = (of.stored_elements() * of.dtype.bytes()).min(of.stored_bytes());
+            share(bytes, part(stage)) / self.graph.sequences().max(1)
         };
         self.weights().map(bytes).sum()
     }

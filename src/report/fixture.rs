@@ -117,6 +117,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
             dtype: Dtype::Bf16,
             role,
             mask,
+            packed: None,
             declared: None,
             view: None,
             repeat: 1,

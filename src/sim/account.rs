@@ -183,6 +183,7 @@ fn energy(
         let dtype = workload.tensors[stage.spec.activations[0]].dtype;
         chip.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0)
     };
+    // An element of a packed operand is multiplied by its scale as it is expanded.
     let gemm = section.stages.iter().find(|s| matches!(s.mapping, Mapping::Gemm(_))).map_or(0.0, mac_pj);
     // A SIMD element costs one multiply-accumulate for every pipeline stage its function takes.
     let simd: f64 = section
@@ -210,7 +211,7 @@ fn energy(
     }
     let zeros = run.executed_macs.saturating_sub(run.macs) as f64 * gemm * chip.energy.zero_mac_share * times * PJ;
     EnergyJ {
-        compute: (run.macs as f64 * gemm + simd) * times * PJ + zeros,
+        compute: ((run.macs + run.expanded_elements) as f64 * gemm + simd) * times * PJ + zeros,
         zeros,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * chip.energy.sram_pj_per_byte * PJ,
         network: traffic.network_byte_hops as f64 * 8.0 * chip.energy.network_pj_per_bit_hop * PJ,

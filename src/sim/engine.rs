@@ -54,6 +54,7 @@ pub(super) struct Engine<'a> {
     pub(super) end: Ticks,
     pub(super) macs: u64,
     pub(super) executed_macs: u64,
+    pub(super) expanded_elements: u64,
     pub(super) simd_elements: IndexVec<StageId, u64>,
     pub(super) recorder: Option<Recorder>,
     /// The longest firing by itself: an event may look back so far.

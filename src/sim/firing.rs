@@ -64,6 +64,7 @@ impl Engine<'_> {
             let last = work.mapping().groups() - 1;
             self.macs += work.stored_macs(at.column_tile, rows);
             self.executed_macs += work.executed_macs(at.column_tile, row_tile);
+            self.expanded_elements += work.expanded_elements(at.column_tile, rows);
             self.simd_elements[stage] += work.simd_elements(at.column_tile, rows);
             if self.processes.emits(ProcessKind::Group { stage, group: last }, at) {
                 let tail = self.section.stages[stage].spec.tail.len() as u64;

@@ -27,6 +27,7 @@ pub(super) struct Progress {
     waited: Vec<(Ticks, Ticks)>,
     macs: u64,
     executed_macs: u64,
+    expanded_elements: u64,
     simd_elements: IndexVec<StageId, u64>,
     streams: IndexVec<StreamId, StreamBytes>,
     tiers_busy: Vec<Ticks>,
@@ -56,6 +57,7 @@ impl Engine<'_> {
             busy_cycles: self.actors.iter().map(|actor| actor.busy_cycles).collect(),
             macs: self.macs,
             executed_macs: self.executed_macs,
+            expanded_elements: self.expanded_elements,
             simd_elements: self.simd_elements.clone(),
             streams: self.streams.clone(),
             tiers_busy: self.tiers.iter().map(|tier| tier.busy).collect(),
@@ -174,6 +176,7 @@ impl Engine<'_> {
         self.network.shift(&before.sent, times, time);
         repeat(&mut self.macs, before.macs, times);
         repeat(&mut self.executed_macs, before.executed_macs, times);
+        repeat(&mut self.expanded_elements, before.expanded_elements, times);
         for (elements, &before) in self.simd_elements.iter_mut().zip(&before.simd_elements) {
             repeat(elements, before, times);
         }

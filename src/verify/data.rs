@@ -5,7 +5,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::index::Id;
 use crate::units::Dtype;
-use crate::workload::{OperatorKind, TensorId, TensorRole, Workload};
+use crate::workload::{OperatorKind, Packed, TensorId, TensorRole, Workload};
 
 use super::matrix::{Kept, Matrix};
 use super::number::round;
@@ -56,7 +56,32 @@ fn input(workload: &Workload, id: TensorId, seed: u64) -> Option<Matrix> {
             matrix.row_mut(row)[column] = if kept.at(row as u64, column as u64) { value } else { 0.0 };
         }
     }
+    if let Some(packed) = &tensor.packed {
+        expand(&mut matrix, packed, tensor.dtype);
+    }
     Some(matrix)
+}
+
+/// What elements are after they were stored in a format and expanded again: both the configuration and the reference compute with
+/// that.
+fn expand(matrix: &mut Matrix, packed: &Packed, dtype: Dtype) {
+    let (depth, others) =
+        if packed.depth_is_rows { (matrix.rows, matrix.columns) } else { (matrix.columns, matrix.rows) };
+    let place = |k: usize, other: usize| if packed.depth_is_rows { (k, other) } else { (other, k) };
+    let of_all = |matrix: &Matrix| packed.scale(matrix.values.iter().fold(0.0, |most, value| most.max(value.abs())));
+    let scale_of_all = of_all(matrix);
+    let group = packed.group.map_or(depth, |group| usize::try_from(group).unwrap_or(depth)).clamp(1, depth.max(1));
+    for other in 0..others {
+        for first in (0..depth).step_by(group) {
+            let places: Vec<(usize, usize)> = (first..depth.min(first + group)).map(|k| place(k, other)).collect();
+            let largest = places.iter().fold(0.0f64, |most, &(row, column)| most.max(matrix.row(row)[column].abs()));
+            let scale = if packed.group.is_some() { packed.scale(largest) } else { scale_of_all };
+            for (row, column) in places {
+                let value = packed.expanded(matrix.row(row)[column], scale);
+                matrix.row_mut(row)[column] = round(dtype, value as f32);
+            }
+        }
+    }
 }
 
 /// What an operator's indices or labels stay below: rows of the table, columns of the logits.

@@ -12,6 +12,7 @@ use crate::program::{
     Buffer, BufferRole, HeadsTile, Iteration, LoopLevel, Mapping, Schedule, Section, SectionGraph, StageId, Tiling,
     k_slice,
 };
+use crate::units::saturating_u64;
 use crate::workload::{TensorId, Workload};
 
 use super::matrix::{Kept, Matrix};
@@ -353,15 +354,20 @@ impl<'a> Layout<'a> {
             .collect()
     }
 
-    /// Bytes of an element of a buffer.
-    pub(super) fn element_bytes(&self, buffer: &Buffer) -> u64 {
+    /// Bytes of so many elements of a buffer: a packed operand is stored in fewer.
+    pub(super) fn bytes_of(&self, buffer: &Buffer, elements: u64) -> u64 {
         match buffer.spec.role {
+            BufferRole::Weight { tensor, .. } if self.workload.tensors[tensor].packed.is_some() => {
+                let of = &self.workload.tensors[tensor];
+                let all = u128::from(of.stored_elements().max(1));
+                saturating_u64((u128::from(elements) * u128::from(of.stored_bytes())).div_ceil(all))
+            }
             BufferRole::Operand { tensor, .. }
             | BufferRole::Resident { tensor, .. }
             | BufferRole::Output { tensor, .. }
             | BufferRole::State { tensor, .. }
-            | BufferRole::Weight { tensor, .. } => self.graph.dtype(tensor).bytes(),
-            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => 4,
+            | BufferRole::Weight { tensor, .. } => elements * self.graph.dtype(tensor).bytes(),
+            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } => elements * 4,
         }
     }
 

@@ -270,7 +270,7 @@ impl<'a> Machine<'a> {
         let mut widest = 0;
         let claimed = self.rings[buffer].claim(slot, || {
             let pieces = layout.blank(b, layout.slot_step(b, slot));
-            widest = pieces.iter().map(|p| p.values.len() as u64).max().unwrap_or(0) * layout.element_bytes(b);
+            widest = layout.bytes_of(b, pieces.iter().map(|p| p.values.len() as u64).max().unwrap_or(0));
             pieces
         });
         if let Err(held) = claimed {

@@ -112,6 +112,7 @@ fn attention(mode: Mode) -> Case {
         optimizer: "adam".to_owned(),
         recompute: Recompute::None,
         dropout: false,
+        storage: crate::model::Storage::default(),
         weights: Vec::new(),
         notes: Vec::new(),
     };

@@ -9,6 +9,7 @@ use super::TensorRole;
 use super::limits::MAX_DIM;
 use super::sparsity::{Sparsity, sparsity};
 use super::spec::{Extent, TensorSpec, WorkloadSpec};
+use super::storage::{Storage, storage};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Source, suggest};
 use crate::units::Dtype;
@@ -37,6 +38,8 @@ pub(super) struct Draft {
     pub(super) dtype_span: Option<Range<usize>>,
     pub(super) role: Option<(TensorRole, Range<usize>)>,
     pub(super) sparsity: Option<Sparsity>,
+    /// How it is stored, if not in its data type.
+    pub(super) storage: Option<Storage>,
     /// The operator that produces it.
     pub(super) producer: Option<usize>,
     /// The operators that consume it.
@@ -113,6 +116,7 @@ pub(super) fn tensors(
             dtype,
             dtype_span,
             sparsity: weight_sparsity(source, &name, tensor, role.as_ref().map(|(role, _)| *role))?,
+            storage: storage(source, &name, tensor.storage.as_ref())?,
             role,
             producer: None,
             consumers: Vec::new(),

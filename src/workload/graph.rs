@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 pub(super) use super::form::{GemmForm, GemmOptions};
 pub use super::image::Window;
 pub(super) use super::kind::{OperatorKind, Phase};
+use super::packed::Packed;
 
-use crate::diagnostics::Origin;
+use crate::diagnostics::{Diagnostic, Origin};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::sparsity::BlockMask;
@@ -55,6 +56,8 @@ pub struct Tensor {
     pub role: TensorRole,
     /// Which blocks of a sparse weight are stored; `None` for dense.
     pub mask: Option<Arc<BlockMask>>,
+    /// How a dense second operand is stored, if not in its data type.
+    pub packed: Option<Packed>,
     /// Where it is declared, for errors about it.
     pub declared: Option<Origin>,
     /// The tensor whose bytes these are, seen in another shape.
@@ -112,8 +115,12 @@ impl Tensor {
         self.mask.as_ref().map_or(self.rows * self.columns, |mask| mask.stored_elements())
     }
 
-    /// Bytes of the stored values and of the metadata that finds them, in the format of the mask.
+    /// Bytes of the stored values and of the metadata that finds them, in the format of the mask, or of the elements and scales
+    /// of another format.
     pub fn stored_bytes(&self) -> u64 {
+        if let Some(packed) = &self.packed {
+            return packed.bytes(self.rows, self.columns);
+        }
         let element_bytes = self.dtype.bytes();
         self.mask.as_ref().map_or_else(|| self.dense_bytes(), |mask| mask.stored_bytes(element_bytes))
     }
@@ -271,6 +278,21 @@ impl Workload {
         let graph = graph_of(&operators, tensors.len());
         let links = Links::new(&tensors, &operators);
         Self { name, dims, tensors, operators, graph, notes: Vec::new(), sections: Vec::new(), links }
+    }
+
+    /// Refuses formats of second operands where a chip's model does not know them.
+    ///
+    /// # Errors
+    /// A diagnostic that names the first packed tensor.
+    pub fn refuse_packed(&self, chip: &str) -> Result<(), Diagnostic> {
+        let packed = self.tensors.iter().find_map(|tensor| tensor.packed.map(|packed| (tensor, packed.format)));
+        let Some((tensor, format)) = packed else { return Ok(()) };
+        let title = format!("`{}` is stored as {format}, which is simulated on RDUs alone, not on {chip}", tensor.name);
+        let error = Diagnostic::new(title).with_help("leave its `storage` out, or choose an RDU with `--arch`");
+        Err(match &tensor.declared {
+            Some(origin) => error.with_origin(Origin { label: format!("stored as {format}"), ..origin.clone() }),
+            None => error,
+        })
     }
 
     /// The operator that produces a tensor, if it is not an input or weight.

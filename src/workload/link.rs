@@ -56,6 +56,7 @@ pub(super) fn link<'a>(
     for (index, operator) in operators.iter().enumerate() {
         let output = source.name("operators.output", &operator.output)?;
         let draft = drafts.entry(output.clone()).or_insert_with(|| Draft {
+            storage: None,
             name: output,
             span: operator.output.span(),
             shape: None,

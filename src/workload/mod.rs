@@ -14,10 +14,12 @@ mod kind;
 mod limits;
 mod link;
 mod masks;
+mod packed;
 mod resolve;
 mod sections;
 mod sparsity;
 mod spec;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -30,6 +32,7 @@ pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};
 pub use image::ImageOptions;
 pub use kind::{OperatorKind, Phase};
+pub use packed::Packed;
 pub use sections::pin;
 pub use uses::Uses;
 
@@ -119,6 +122,7 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
             dtype: draft.dtype,
             role,
             mask,
+            packed: None,
             declared: Some(source.place(draft.span.clone())),
             view: None,
             repeat: 1,
@@ -138,7 +142,9 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
         }
         train::derive(&mut graph, train::options(source, spec)?)?;
     }
-    let (tensors, operators) = graph.finish();
+    let (mut tensors, operators) = graph.finish();
+    let storages: Vec<_> = drafts.values().map(|draft| draft.storage.clone()).collect();
+    storage::pack(source, &storages, &mut tensors, &operators, spec.training.is_some())?;
     let mut workload = Workload::new(name, dims, tensors, operators);
     workload.notes = notes;
     workload.sections = sections::sections(source, &workload, &spec.sections)?;

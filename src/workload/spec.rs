@@ -66,6 +66,15 @@ pub(super) struct TensorSpec {
     pub(super) dtype: Option<Spanned<String>>,
     pub(super) role: Option<Spanned<String>>,
     pub(super) sparsity: Option<Spanned<Table<SparsitySpec>>>,
+    pub(super) storage: Option<Spanned<Table<StorageSpec>>>,
+}
+
+/// `storage` of a tensor.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StorageSpec {
+    pub(super) format: Spanned<String>,
+    pub(super) group: Option<Spanned<Count>>,
 }
 
 /// One extent of a shape.

@@ -23,6 +23,7 @@ mod loops;
 mod models;
 mod numbers;
 mod numbers_of_images;
+mod packed;
 mod page;
 mod penalties;
 mod pod;

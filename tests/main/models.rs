@@ -22,6 +22,7 @@ pub(crate) fn options(architecture: Architecture, phase: Phase) -> Options {
         optimizer: "adam".to_owned(),
         recompute: Recompute::None,
         dropout: false,
+        storage: rdusim::model::Storage::default(),
         weights: Vec::new(),
         notes: Vec::new(),
     }

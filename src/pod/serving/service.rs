@@ -2,7 +2,9 @@
 
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, Norm, Options, Phase, Position, Recompute as NoRecompute, Sparsity};
+use crate::model::{
+    Activation, Architecture, Norm, Options, Phase, Position, Recompute as NoRecompute, Sparsity, Storage,
+};
 
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
@@ -173,6 +175,7 @@ impl Service {
             optimizer: "adam".to_owned(),
             recompute: NoRecompute::None,
             dropout: false,
+            storage: Storage::default(),
             weights: Vec::new(),
             notes: Vec::new(),
         }

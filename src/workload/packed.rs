@@ -1,0 +1,203 @@
+//! Second operands stored narrower than they are multiplied: integers, 8-bit floats and the formats of OCP Microscaling, with
+//! scales for groups of elements.
+//!
+//! They lie so off chip and in PMUs, and are expanded to the data type of the product as they are read. Sources: FP8 formats,
+//! Micikevicius et al. 2022, arXiv:2209.05433; MX formats, OCP Microscaling Formats (MX) Specification 1.0, 2023.
+
+/// How an element is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementFormat {
+    /// A signed integer of so many bits; the least is left out, so that the range is symmetric.
+    Int(u32),
+    /// A float: bits of exponent and mantissa, and the largest finite value.
+    Float {
+        /// Bits of the exponent; its bias is half its range.
+        exponent: u32,
+        /// Bits of the mantissa.
+        mantissa: u32,
+        /// The largest value.
+        most: u32,
+    },
+}
+
+impl ElementFormat {
+    /// Bits of an element.
+    pub fn bits(self) -> u64 {
+        u64::from(match self {
+            Self::Int(bits) => bits,
+            Self::Float { exponent, mantissa, .. } => 1 + exponent + mantissa,
+        })
+    }
+
+    /// The largest value.
+    pub fn most(self) -> f64 {
+        match self {
+            Self::Int(bits) => f64::from((1u32 << (bits - 1)) - 1),
+            Self::Float { most, .. } => f64::from(most),
+        }
+    }
+
+    /// The nearest value that can be stored, ties to even, saturating.
+    pub fn nearest(self, value: f64) -> f64 {
+        let most = self.most();
+        match self {
+            Self::Int(_) => value.round_ties_even().clamp(-most, most),
+            Self::Float { exponent, mantissa, .. } => {
+                let least_power = 2 - (1 << (exponent - 1));
+                let power =
+                    if value == 0.0 { least_power } else { (value.abs().log2().floor() as i32).max(least_power) };
+                let step = f64::from(power - mantissa as i32).exp2();
+                ((value / step).round_ties_even() * step).clamp(-most, most)
+            }
+        }
+    }
+}
+
+/// How scales are stored, and how one is chosen for the largest of its elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScaleFormat {
+    /// bf16.
+    Bf16,
+    /// Of a whole tensor, fp32.
+    Fp32,
+    /// A power of two in eight bits.
+    PowerOfTwo,
+}
+
+impl ScaleFormat {
+    fn bits(self) -> u64 {
+        match self {
+            Self::Bf16 => 16,
+            Self::Fp32 => 32,
+            Self::PowerOfTwo => 8,
+        }
+    }
+}
+
+/// What a format is called in files, its elements and scales, and elements that share a scale where the format says.
+pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 6] = [
+    ("int4", ElementFormat::Int(4), ScaleFormat::Bf16, None),
+    ("int8", ElementFormat::Int(8), ScaleFormat::Bf16, None),
+    ("fp8_e4m3", ElementFormat::Float { exponent: 4, mantissa: 3, most: 448 }, ScaleFormat::Fp32, None),
+    ("fp8_e5m2", ElementFormat::Float { exponent: 5, mantissa: 2, most: 57344 }, ScaleFormat::Fp32, None),
+    ("mxfp8", ElementFormat::Float { exponent: 4, mantissa: 3, most: 448 }, ScaleFormat::PowerOfTwo, Some(32)),
+    ("mxfp4", ElementFormat::Float { exponent: 2, mantissa: 1, most: 6 }, ScaleFormat::PowerOfTwo, Some(32)),
+];
+
+/// How a second operand is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packed {
+    /// Its name in files.
+    pub format: &'static str,
+    /// Its elements.
+    pub elements: ElementFormat,
+    pub(super) scales: ScaleFormat,
+    /// Elements behind each other along the depth of the product that share a scale; all of a tensor where fp8 says no group.
+    pub group: Option<u64>,
+    /// The depth of the product lies along its rows; else, of a transposed operand, along its columns.
+    pub depth_is_rows: bool,
+}
+
+impl Packed {
+    /// Bytes of a matrix: elements, and scales.
+    pub fn bytes(&self, rows: u64, columns: u64) -> u64 {
+        let elements = (u128::from(rows) * u128::from(columns) * u128::from(self.elements.bits())).div_ceil(8);
+        let scales = u128::from(self.scales(rows, columns)) * u128::from(self.scales.bits());
+        u64::try_from(elements + scales.div_ceil(8)).unwrap_or(u64::MAX)
+    }
+
+    /// Scales of a matrix.
+    pub fn scales(&self, rows: u64, columns: u64) -> u64 {
+        let (depth, others) = if self.depth_is_rows { (rows, columns) } else { (columns, rows) };
+        self.group.map_or(1, |group| depth.div_ceil(group).saturating_mul(others))
+    }
+
+    /// The scale of elements of which `largest` is the largest magnitude.
+    pub fn scale(&self, largest: f64) -> f64 {
+        if largest == 0.0 {
+            return 1.0;
+        }
+        let exact = largest / self.elements.most();
+        match self.scales {
+            ScaleFormat::Bf16 => half::bf16::from_f64(exact).to_f64(),
+            ScaleFormat::Fp32 => f64::from(exact as f32),
+            // The largest power of two of the elements is that of the largest element.
+            ScaleFormat::PowerOfTwo => {
+                (largest.log2().floor() - self.elements.most().log2().floor()).clamp(-127.0, 127.0).exp2()
+            }
+        }
+    }
+
+    /// What an element is expanded to.
+    pub fn expanded(&self, value: f64, scale: f64) -> f64 {
+        self.elements.nearest(value / scale) * scale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::limits::MAX_DIM;
+    use super::*;
+
+    fn format(name: &str, group: Option<u64>) -> Packed {
+        let &(format, elements, scales, fixed) = FORMATS.iter().find(|(known, ..)| *known == name).unwrap();
+        Packed { format, elements, scales, group: fixed.or(group), depth_is_rows: true }
+    }
+
+    #[test]
+    fn bytes_are_those_of_elements_and_scales() {
+        // 4,096 x 1,024 at 4 bits, a bf16 scale for 128 rows of each column: 2 MiB and 32 x 1,024 x 2 B.
+        assert_eq!(format("int4", Some(128)).bytes(4096, 1024), 2_097_152 + 65_536);
+        assert_eq!(format("int8", Some(MAX_DIM)).bytes(4096, 1024), 4_194_304 + 2 * 1024);
+        assert_eq!(format("fp8_e4m3", None).bytes(4096, 1024), 4_194_304 + 4);
+        // 4.25 bits an element (OCP MX 1.0).
+        assert_eq!(format("mxfp4", None).bytes(4096, 1024) * 8, 4096 * 1024 * 17 / 4);
+        assert_eq!(Packed { depth_is_rows: false, ..format("int4", Some(64)) }.bytes(10, 100), 500 + 10 * 2 * 2);
+    }
+
+    #[test]
+    fn values_are_those_of_the_formats() {
+        let e4m3 = format("fp8_e4m3", None).elements;
+        for (value, nearest) in
+            [(448.0, 448.0), (1e9, 448.0), (0.001_953_125, 0.001_953_125), (0.0009, 0.0), (17.0, 16.0), (19.0, 20.0)]
+        {
+            assert_eq!(e4m3.nearest(value).to_bits(), f64::to_bits(nearest), "{value}");
+            assert_eq!(e4m3.nearest(-value), -nearest, "{value}");
+        }
+        let e5m2 = format("fp8_e5m2", None).elements;
+        assert_eq!((e5m2.nearest(60000.0), e5m2.nearest(9.0)).0.to_bits(), 57344.0f64.to_bits());
+        let e2m1: Vec<f64> =
+            (0..=60).map(|tenth| format("mxfp4", None).elements.nearest(f64::from(tenth) / 10.0)).collect();
+        let mut different = e2m1.clone();
+        different.dedup();
+        assert_eq!(different, [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]);
+        assert_eq!(format("int4", None).elements.nearest(-8.0).to_bits(), (-7.0f64).to_bits());
+    }
+
+    proptest! {
+        /// What is expanded differs from what was stored by half a step of the format at most: of integers half a scale, of floats
+        /// a part of the value that the mantissa says, or half the smallest step.
+        #[test]
+        fn errors_stay_within_the_bounds_of_the_formats(values in prop::collection::vec(-3.0f64..3.0, 1..64), which in 0..FORMATS.len()) {
+            let packed = format(FORMATS[which].0, None);
+            let largest = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+            let scale = packed.scale(largest);
+            for value in values {
+                let error = (packed.expanded(value, scale) - value).abs();
+                let most = packed.elements.most() * scale;
+                // A rounded scale, or one that is a power of two, may leave the largest beyond the range.
+                let beyond = (value.abs() - most).max(0.0);
+                let bound = match packed.elements {
+                    ElementFormat::Int(_) => scale / 2.0,
+                    ElementFormat::Float { exponent, mantissa, .. } => {
+                        let relative = f64::from(-1 - mantissa as i32).exp2() * value.abs();
+                        relative.max(scale * f64::from(1 - (1 << (exponent - 1)) - mantissa as i32 + 1).exp2() / 2.0)
+                    }
+                };
+                prop_assert!(error <= bound.max(beyond) * (1.0 + 1e-9), "{} {value}: {error} beyond {bound}", packed.format);
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Second operands stored in narrower formats: bytes, numbers, time, and what is refused.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Exit code, standard output and standard error of the program.
+fn rdusim(directory: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))
+        .args(words)
+        .current_dir(directory)
+        .output()
+        .expect("the command starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn json(directory: &Path, words: &[&str]) -> Value {
+    let (code, stdout, stderr) = rdusim(directory, &[words, &["--format", "json"]].concat());
+    assert_eq!(code, Some(0), "{words:?}: {stderr}");
+    serde_json::from_str(&stdout).expect("JSON")
+}
+
+/// y = x w, 256 rows of 512 by 512 x 384, `more` of the weight.
+fn gemm(more: &str) -> String {
+    format!(
+        "schema = 1\nname = \"gemm\"\n[[tensors]]\nname = \"x\"\nshape = [256, 512]\nrole = \"input\"\n[[tensors]]\nname = \
+         \"w\"\nshape = [512, 384]\nrole = \"weight\"\n{more}\n[[operators]]\nname = \"y\"\nkind = \"gemm\"\ninputs = [\"x\", \
+         \"w\"]\noutput = \"y\"\n"
+    )
+}
+
+/// Bytes that the formats store 512 x 384 elements in.
+const FORMATS: [(&str, u64); 8] = [
+    ("format = \"int4\", group = 128", 512 * 384 / 2 + 4 * 384 * 2),
+    ("format = \"int4\", group = 100", 512 * 384 / 2 + 6 * 384 * 2),
+    ("format = \"int8\"", 512 * 384 + 384 * 2),
+    ("format = \"fp8_e4m3\"", 512 * 384 + 4),
+    ("format = \"fp8_e5m2\"", 512 * 384 + 4),
+    ("format = \"fp8_e4m3\", group = 512", 512 * 384 + 384 * 2),
+    ("format = \"mxfp8\"", 512 * 384 + 16 * 384),
+    ("format = \"mxfp4\"", 512 * 384 / 2 + 16 * 384),
+];
+
+#[test]
+fn formats_move_their_bytes_and_compute_their_numbers() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let plain = {
+        std::fs::write(directory.path().join("plain.toml"), gemm("")).expect("a file");
+        json(directory.path(), &["run", "--mode", "kbk", "--arch", "plasticine", "--workload", "plain.toml"])
+    };
+    let traffic = |result: &Value, key: &str| result["runs"][0]["traffic"][key].as_u64().expect(key);
+    let energy = |result: &Value| result["runs"][0]["energy_j"]["compute"].as_f64().expect("energy");
+    for (number, (storage, bytes)) in FORMATS.into_iter().enumerate() {
+        let name = format!("{number}.toml");
+        std::fs::write(directory.path().join(&name), gemm(&format!("storage = {{ {storage} }}"))).expect("a file");
+        let arguments = ["--mode", "kbk", "--arch", "plasticine", "--workload", &name];
+        let run = json(directory.path(), &[&["run"], &arguments[..]].concat());
+        assert_eq!(traffic(&run, "off_chip_read_bytes"), 256 * 512 * 2 + bytes, "{storage}");
+        assert_eq!(traffic(&run, "off_chip_write_bytes"), 256 * 384 * 2, "{storage}");
+        assert!(energy(&run) > energy(&plain), "{storage}: elements are multiplied by their scales");
+        let cycle = json(directory.path(), &[&["run", "--fidelity", "cycle"], &arguments[..]].concat());
+        for key in ["off_chip_read_bytes", "sram_read_bytes", "sram_write_bytes", "network_bytes"] {
+            assert_eq!(traffic(&run, key), traffic(&cycle, key), "{storage} {key}");
+        }
+        let cycles = |result: &Value| result["runs"][0]["cycles"].as_f64().expect("cycles");
+        let off = cycles(&run) / cycles(&cycle) - 1.0;
+        assert!(off.abs() < 0.02, "{storage}: event {} cycle {}", cycles(&run), cycles(&cycle));
+        let (code, stdout, stderr) = rdusim(directory.path(), &[&["verify"], &arguments[..]].concat());
+        assert_eq!(code, Some(0), "{storage}: {stdout}{stderr}");
+    }
+}
+
+#[test]
+fn a_model_with_packed_matrices_and_cache_computes_its_numbers() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for (weights, cache) in [("int4:16", "fp8_e4m3"), ("mxfp4", "int8:8"), ("fp8_e5m2", "mxfp8")] {
+        let sizes =
+            ["--hidden", "64", "--layers", "2", "--heads", "4", "--kv-heads", "2", "--ffn", "96", "--vocabulary", "50"];
+        let storage = ["--weight-storage", weights, "--cache-storage", cache, "--phase", "decode", "--batch", "2"];
+        let words = [&["model", "llama"], &sizes[..], &storage[..], &["--context", "32", "-o", "model.toml"]].concat();
+        let (code, _, stderr) = rdusim(directory.path(), &words);
+        assert_eq!(code, Some(0), "{stderr}");
+        let verified = rdusim(directory.path(), &["verify", "--arch", "plasticine", "--workload", "model.toml"]);
+        assert_eq!(verified.0, Some(0), "{weights} {cache}: {}{}", verified.1, verified.2);
+    }
+}
+
+/// A token of Llama-3-8B with 4-bit matrices and an 8-bit cache takes what its bytes and its launches take.
+#[test]
+fn a_packed_token_is_bound_by_its_bytes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let storage = ["--weight-storage", "int4:128", "--cache-storage", "fp8_e4m3"];
+    let words =
+        [&["model", "llama3-8b", "--phase", "decode", "--context", "4096", "-o", "model.toml"], &storage[..]].concat();
+    assert_eq!(rdusim(directory.path(), &words).0, Some(0));
+    let run = json(directory.path(), &["run", "--mode", "fused", "--arch", "sn40l", "--workload", "model.toml"]);
+    let fused = &run["runs"][0];
+    // Matrices of 32 layers, 218.1 M elements each, at 4.125 bits; a column of 131,072 K for the logits in bf16; the cache in fp8.
+    let layers = 32 * (4096 * (4096 + 1024 + 1024 + 4096 + 3 * 14336)) * 33 / 64;
+    let logits = 4096 * 128_256 * 2;
+    let cache = 32 * 2 * (4096 * 1024 + 4);
+    let read = fused["traffic"]["off_chip_read_bytes"].as_u64().expect("bytes");
+    assert!(read.abs_diff(layers + logits + cache) < read / 1000, "{read} against {}", layers + logits + cache);
+    let (cycles, bound) = (fused["cycles"].as_f64().expect("cycles"), fused["bound_cycles"].as_f64().expect("bound"));
+    let launches = fused["launches"].as_f64().expect("launches") * 38_400.0;
+    assert!(cycles < 1.03 * (bound + launches), "{cycles} cycles, bound {bound}, launches {launches}");
+}
+
+#[test]
+fn what_cannot_be_packed_is_named() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let int4 = "storage = { format = \"int4\" }";
+    let cases = [
+        (gemm("storage = { format = \"int5\" }"), "plasticine", "expected one of"),
+        (gemm("storage = { format = \"mxfp4\", group = 16 }"), "plasticine", "32 elements of `mxfp4` share a scale"),
+        (gemm(&format!("{int4}\ndtype = \"int8\"")), "plasticine", "int8"),
+        (
+            gemm(&format!("{int4}\nsparsity = {{ pattern = \"block\", density = 0.5, block = [16, 16] }}")),
+            "plasticine",
+            "sparse",
+        ),
+        (gemm(int4).replace("[\"x\", \"w\"]", "[\"w\", \"x\"]"), "plasticine", ""),
+        (gemm(int4) + "[training]\noptimizer = \"sgd\"\n", "plasticine", "training"),
+        (gemm(int4), "a100", "stored as int4"),
+        (gemm(int4), "gc200", "stored as int4"),
+    ];
+    for (number, (text, arch, wanted)) in cases.into_iter().enumerate() {
+        let name = format!("{number}.toml");
+        std::fs::write(directory.path().join(&name), text).expect("a file");
+        let (code, stdout, stderr) =
+            rdusim(directory.path(), &["run", "--mode", "kbk", "--arch", arch, "--workload", &name]);
+        assert_eq!(code, Some(2), "case {number}: {stdout}{stderr}");
+        assert!(stderr.contains(wanted), "case {number}: {stderr}");
+    }
+}
