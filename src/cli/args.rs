@@ -377,8 +377,12 @@ pub(super) struct ModelArgs {
     /// Drop elements behind attention and feed-forward block
     #[arg(long)]
     pub(super) dropout: bool,
-    /// Store the layers' matrices as FORMAT[:GROUP]: int4, int8, fp8_e4m3, fp8_e5m2, mxfp8, mxfp4; GROUP elements share a scale
-    #[arg(long, value_name = "FORMAT")]
+    /// The format that the layers' matrices are stored in.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        help = "Store the layers' matrices as FORMAT[:GROUP]: int4, int8, fp8_e4m3, fp8_e5m2, mxfp8, mxfp4; GROUP elements share a scale"
+    )]
     pub(super) weight_storage: Option<StorageFormat>,
     /// Store the keys and values of the context so when decoding
     #[arg(long, value_name = "FORMAT")]

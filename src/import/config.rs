@@ -9,7 +9,7 @@ use super::families::{Fields, Model};
 use super::options::{Imported, Options};
 use crate::diagnostics::Diagnostic;
 use crate::input;
-use crate::model::{Architecture, Phase, Position, Recompute, WeightFile, write};
+use crate::model::{Architecture, Phase, Position, Recompute, Storage, WeightFile, write};
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -74,7 +74,13 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     } else {
         Vec::new()
     };
-    let storage = crate::model::Storage { weights: fields.quantization(&mut notes), cache: None };
+    let why = match options.dtype() {
+        _ if options.phase == Phase::Training => Some("the matrices are trained"),
+        _ if !weights.is_empty() => Some("the matrices are pruned"),
+        "int8" => Some("products are of int8"),
+        _ => None,
+    };
+    let storage = Storage { weights: fields.quantization(why, &mut notes), cache: None };
     let name = name_of(path, &fields);
     let text = write(&crate::model::Options {
         name,

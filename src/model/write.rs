@@ -194,7 +194,8 @@ pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
     {
         return Err(Diagnostic::new(format!("`--block` is {block}, expected a count from 1 to 2^40")));
     }
-    if options.storage != Storage::default() && (options.phase == Phase::Training || options.sparsity.is_some()) {
+    let is_sparse = options.sparsity.is_some() || !options.weights.is_empty();
+    if options.storage != Storage::default() && (options.phase == Phase::Training || is_sparse) {
         let title = "`--weight-storage` and `--cache-storage`: only dense matrices that are not trained are stored in other formats";
         return Err(Diagnostic::new(title).with_help("leave them out, or `--phase training` and `--sparsity`"));
     }

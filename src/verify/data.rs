@@ -65,22 +65,45 @@ fn input(workload: &Workload, id: TensorId, seed: u64) -> Option<Matrix> {
 /// What elements are after they were stored in a format and expanded again: both the configuration and the reference compute with
 /// that.
 fn expand(matrix: &mut Matrix, packed: &Packed, dtype: Dtype) {
-    let (depth, others) =
-        if packed.depth_is_rows { (matrix.rows, matrix.columns) } else { (matrix.columns, matrix.rows) };
-    let place = |k: usize, other: usize| if packed.depth_is_rows { (k, other) } else { (other, k) };
-    let of_all = |matrix: &Matrix| packed.scale(matrix.values.iter().fold(0.0, |most, value| most.max(value.abs())));
-    let scale_of_all = of_all(matrix);
-    let group = packed.group.map_or(depth, |group| usize::try_from(group).unwrap_or(depth)).clamp(1, depth.max(1));
-    for other in 0..others {
-        for first in (0..depth).step_by(group) {
-            let places: Vec<(usize, usize)> = (first..depth.min(first + group)).map(|k| place(k, other)).collect();
-            let largest = places.iter().fold(0.0f64, |most, &(row, column)| most.max(matrix.row(row)[column].abs()));
-            let scale = if packed.group.is_some() { packed.scale(largest) } else { scale_of_all };
-            for (row, column) in places {
-                let value = packed.expanded(matrix.row(row)[column], scale);
-                matrix.row_mut(row)[column] = round(dtype, value as f32);
+    let size = |count: u64, all: usize| usize::try_from(count).unwrap_or(all).clamp(1, all.max(1));
+    let (part_rows, columns) = (size(packed.part_rows, matrix.rows), matrix.columns.max(1));
+    for first_row in (0..matrix.rows).step_by(part_rows) {
+        let rows = part_rows.min(matrix.rows - first_row);
+        let (along, others) = if packed.depth_is_rows { (rows, matrix.columns) } else { (matrix.columns, rows) };
+        let place = |k: usize, other: usize| {
+            if packed.depth_is_rows { (first_row + k, other) } else { (first_row + other, k) }
+        };
+        let (depth, all) = (size(packed.depth, along), rows * matrix.columns);
+        // A scale for all of the part, or for each group of the depth of each head and column.
+        let Some(group) = packed.group else {
+            expand_group(matrix, (packed, dtype), &|n| (first_row + n / columns, n % columns), all);
+            continue;
+        };
+        let group = size(group, depth);
+        for other in 0..others {
+            for head in (0..along).step_by(depth) {
+                let end = along.min(head + depth);
+                for first in (head..end).step_by(group) {
+                    expand_group(matrix, (packed, dtype), &|n| place(first + n, other), group.min(end - first));
+                }
             }
         }
+    }
+}
+
+/// The same for `count` elements that share a scale.
+fn expand_group(
+    matrix: &mut Matrix,
+    (packed, dtype): (&Packed, Dtype),
+    place: &dyn Fn(usize) -> (usize, usize),
+    count: usize,
+) {
+    let at = |matrix: &Matrix, n: usize| matrix.row(place(n).0)[place(n).1];
+    let largest = (0..count).fold(0.0f64, |most, n| most.max(at(matrix, n).abs()));
+    let scale = packed.scale(largest);
+    for n in 0..count {
+        let value = round(dtype, packed.expanded(at(matrix, n), scale) as f32);
+        matrix.row_mut(place(n).0)[place(n).1] = value;
     }
 }
 

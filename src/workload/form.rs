@@ -39,7 +39,7 @@ pub enum FormError {
 }
 
 /// How a GEMM operator is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GemmOptions {
     /// Sequences.
     pub batch: u64,

@@ -5,16 +5,16 @@
 //! Micikevicius et al. 2022, arXiv:2209.05433; MX formats, OCP Microscaling Formats (MX) Specification 1.0, 2023.
 
 /// How an element is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ElementFormat {
     /// A signed integer of so many bits; the least is left out, so that the range is symmetric.
     Int(u32),
     /// A float: bits of exponent and mantissa, and the largest finite value.
     Float {
         /// Bits of the exponent; its bias is half its range.
-        exponent: u32,
+        exponent: i32,
         /// Bits of the mantissa.
-        mantissa: u32,
+        mantissa: i32,
         /// The largest value.
         most: u32,
     },
@@ -25,7 +25,7 @@ impl ElementFormat {
     pub fn bits(self) -> u64 {
         u64::from(match self {
             Self::Int(bits) => bits,
-            Self::Float { exponent, mantissa, .. } => 1 + exponent + mantissa,
+            Self::Float { exponent, mantissa, .. } => (1 + exponent + mantissa).unsigned_abs(),
         })
     }
 
@@ -46,7 +46,7 @@ impl ElementFormat {
                 let least_power = 2 - (1 << (exponent - 1));
                 let power =
                     if value == 0.0 { least_power } else { (value.abs().log2().floor() as i32).max(least_power) };
-                let step = f64::from(power - mantissa as i32).exp2();
+                let step = f64::from(power - mantissa).exp2();
                 ((value / step).round_ties_even() * step).clamp(-most, most)
             }
         }
@@ -54,7 +54,7 @@ impl ElementFormat {
 }
 
 /// How scales are stored, and how one is chosen for the largest of its elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ScaleFormat {
     /// bf16.
     Bf16,
@@ -85,31 +85,43 @@ pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 6] =
 ];
 
 /// How a second operand is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Packed {
     /// Its name in files.
     pub format: &'static str,
     /// Its elements.
     pub elements: ElementFormat,
     pub(super) scales: ScaleFormat,
-    /// Elements behind each other along the depth of the product that share a scale; all of a tensor where fp8 says no group.
+    /// Elements one behind the other along the depth of the product that share a scale; all of a part where fp8 says no group.
     pub group: Option<u64>,
     /// The depth of the product lies along its rows; else, of a transposed operand, along its columns.
     pub depth_is_rows: bool,
+    /// The depth: heads side by side each have their own.
+    pub depth: u64,
+    /// Rows of a part with scales of its own: a sequence or an expert has all of its own; else all rows.
+    pub part_rows: u64,
 }
 
 impl Packed {
-    /// Bytes of a matrix: elements, and scales.
+    /// Bytes of a matrix: elements and scales, part by part.
     pub fn bytes(&self, rows: u64, columns: u64) -> u64 {
-        let elements = (u128::from(rows) * u128::from(columns) * u128::from(self.elements.bits())).div_ceil(8);
-        let scales = u128::from(self.scales(rows, columns)) * u128::from(self.scales.bits());
-        u64::try_from(elements + scales.div_ceil(8)).unwrap_or(u64::MAX)
+        let part_rows = self.part_rows.clamp(1, rows.max(1));
+        let bytes = u128::from(rows / part_rows) * self.bytes_of_part(part_rows, columns)
+            + self.bytes_of_part(rows % part_rows, columns);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Scales of a matrix.
-    pub fn scales(&self, rows: u64, columns: u64) -> u64 {
-        let (depth, others) = if self.depth_is_rows { (rows, columns) } else { (columns, rows) };
-        self.group.map_or(1, |group| depth.div_ceil(group).saturating_mul(others))
+    fn bytes_of_part(&self, rows: u64, columns: u64) -> u128 {
+        let elements = u128::from(rows) * u128::from(columns) * u128::from(self.elements.bits());
+        let scales = u128::from(self.scales_of_part(rows, columns)) * u128::from(self.scales.bits());
+        elements.div_ceil(8) + scales.div_ceil(8)
+    }
+
+    fn scales_of_part(&self, rows: u64, columns: u64) -> u64 {
+        let Some(group) = self.group else { return u64::from(rows > 0) };
+        let (along, others) = if self.depth_is_rows { (rows, columns) } else { (columns, rows) };
+        let depth = self.depth.clamp(1, along.max(1));
+        (along / depth * depth.div_ceil(group) + (along % depth).div_ceil(group)).saturating_mul(others)
     }
 
     /// The scale of elements of which `largest` is the largest magnitude.
@@ -143,7 +155,8 @@ mod tests {
 
     fn format(name: &str, group: Option<u64>) -> Packed {
         let &(format, elements, scales, fixed) = FORMATS.iter().find(|(known, ..)| *known == name).unwrap();
-        Packed { format, elements, scales, group: fixed.or(group), depth_is_rows: true }
+        let (depth, part_rows) = (4096, 4096);
+        Packed { format, elements, scales, group: fixed.or(group), depth_is_rows: true, depth, part_rows }
     }
 
     #[test]
@@ -154,7 +167,13 @@ mod tests {
         assert_eq!(format("fp8_e4m3", None).bytes(4096, 1024), 4_194_304 + 4);
         // 4.25 bits an element (OCP MX 1.0).
         assert_eq!(format("mxfp4", None).bytes(4096, 1024) * 8, 4096 * 1024 * 17 / 4);
-        assert_eq!(Packed { depth_is_rows: false, ..format("int4", Some(64)) }.bytes(10, 100), 500 + 10 * 2 * 2);
+        // Two heads of 50 side by side: two groups each, in every row.
+        let keys = Packed { depth_is_rows: false, depth: 50, ..format("int4", Some(32)) };
+        assert_eq!(keys.bytes(10, 100), 500 + 10 * 2 * 2 * 2);
+        // Two sequences of 33 rows: 2 groups each, or one scale each.
+        let of_sequences = |format: Packed| Packed { depth: 33, part_rows: 33, ..format };
+        assert_eq!(of_sequences(format("mxfp4", None)).bytes(66, 20), 2 * (330 + 2 * 20));
+        assert_eq!(of_sequences(format("fp8_e4m3", None)).bytes(66, 20), 2 * (660 + 4));
     }
 
     #[test]
@@ -164,7 +183,7 @@ mod tests {
             [(448.0, 448.0), (1e9, 448.0), (0.001_953_125, 0.001_953_125), (0.0009, 0.0), (17.0, 16.0), (19.0, 20.0)]
         {
             assert_eq!(e4m3.nearest(value).to_bits(), f64::to_bits(nearest), "{value}");
-            assert_eq!(e4m3.nearest(-value), -nearest, "{value}");
+            assert_eq!(e4m3.nearest(-value).to_bits(), f64::to_bits(-nearest), "{value}");
         }
         let e5m2 = format("fp8_e5m2", None).elements;
         assert_eq!((e5m2.nearest(60000.0), e5m2.nearest(9.0)).0.to_bits(), 57344.0f64.to_bits());
@@ -192,8 +211,8 @@ mod tests {
                 let bound = match packed.elements {
                     ElementFormat::Int(_) => scale / 2.0,
                     ElementFormat::Float { exponent, mantissa, .. } => {
-                        let relative = f64::from(-1 - mantissa as i32).exp2() * value.abs();
-                        relative.max(scale * f64::from(1 - (1 << (exponent - 1)) - mantissa as i32 + 1).exp2() / 2.0)
+                        let relative = f64::from(-1 - mantissa).exp2() * value.abs();
+                        relative.max(scale * f64::from(1 - (1 << (exponent - 1)) - mantissa + 1).exp2() / 2.0)
                     }
                 };
                 prop_assert!(error <= bound.max(beyond) * (1.0 + 1e-9), "{} {value}: {error} beyond {bound}", packed.format);

@@ -7,7 +7,7 @@ use toml::Spanned;
 use super::graph::{Operator, OperatorId, Tensor, TensorId};
 use super::kind::OperatorKind;
 use super::limits::MAX_DIM;
-use super::packed::{FORMATS, Packed, ScaleFormat};
+use super::packed::{ElementFormat, FORMATS, Packed, ScaleFormat};
 use super::spec::StorageSpec;
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
@@ -17,7 +17,10 @@ use crate::units::Dtype;
 /// A checked `storage` of a tensor.
 #[derive(Debug, Clone)]
 pub(super) struct Storage {
-    packed: Packed,
+    format: &'static str,
+    elements: ElementFormat,
+    scales: ScaleFormat,
+    group: Option<u64>,
     span: Range<usize>,
 }
 
@@ -38,12 +41,15 @@ pub(super) fn storage(
         return Err(source.error(group.span(), title, "of another format").with_help("remove it"));
     }
     let whole = if scales == ScaleFormat::Fp32 { None } else { Some(MAX_DIM) };
-    let group = fixed.or(given).or(whole);
     let scales = if given.is_some() { ScaleFormat::Bf16 } else { scales };
-    Ok(Some(Storage { packed: Packed { format, elements, scales, group, depth_is_rows: true }, span }))
+    Ok(Some(Storage { format, elements, scales, group: fixed.or(given).or(whole), span }))
 }
 
-/// Stores what the drafts say so, where it is used as can be: as a dense second operand of products.
+/// How a product reads its second operand: whether the depth lies along the rows, the depth, and rows of a sequence or expert.
+type Layout = (bool, u64, u64);
+
+/// Stores what the drafts say so, where it is used as can be: as a dense second operand of products, whole, transposed, or the first
+/// rows of it.
 pub(super) fn pack(
     source: &Source,
     storages: &[Option<Storage>],
@@ -52,48 +58,77 @@ pub(super) fn pack(
     is_trained: bool,
 ) -> Result<(), Diagnostic> {
     for (id, storage) in tensors.ids().collect::<Vec<_>>().into_iter().zip(storages) {
-        let Some(Storage { packed, span }) = storage else { continue };
-        let tensor = &tensors[id];
-        let refused = |what: String, label: &str| {
-            let title = format!("`tensors.{}.storage`: {what}", tensor.name);
+        let Some(storage) = storage else { continue };
+        let name = &tensors[id].name;
+        let refused = |(what, label): (String, &str)| {
+            let title = format!("`tensors.{name}.storage`: {what}");
             let help = "only dense second operands of `gemm` are stored in other formats, where nothing is trained";
-            Err(source.error(span.clone(), title, label).with_help(help))
+            source.error(storage.span.clone(), title, label).with_help(help)
         };
         if is_trained {
-            return refused("the workload is a training step".to_owned(), "cannot be updated");
+            return Err(refused(("the workload is a training step".to_owned(), "cannot be updated")));
         }
-        if tensor.mask.is_some() {
-            return refused("the tensor is sparse".to_owned(), "no format of a sparse tensor");
+        for (of, (depth_is_rows, depth, part_rows)) in layouts(id, storage, tensors, operators).map_err(refused)? {
+            let Storage { format, elements, scales, group, .. } = *storage;
+            tensors[of].packed = Some(Packed { format, elements, scales, group, depth_is_rows, depth, part_rows });
         }
-        if tensor.dtype == Dtype::Int8 {
-            return refused("products are of `int8`".to_owned(), "expected a float data type");
+    }
+    Ok(())
+}
+
+/// The layouts of a tensor and of its views; what is wrong with how it is used, and what was expected, if something is.
+fn layouts(
+    id: TensorId,
+    storage: &Storage,
+    tensors: &IndexVec<TensorId, Tensor>,
+    operators: &IndexVec<OperatorId, Operator>,
+) -> Result<Vec<(TensorId, Layout)>, (String, &'static str)> {
+    if tensors[id].mask.is_some() {
+        return Err(("the tensor is sparse".to_owned(), "no format of a sparse tensor"));
+    }
+    if tensors[id].dtype == Dtype::Int8 {
+        return Err(("products are of `int8`".to_owned(), "expected a float data type"));
+    }
+    let mut found = Vec::new();
+    let mut whole: Option<Layout> = None;
+    for (of, tensor) in tensors.iter_enumerated().filter(|(of, t)| *of == id || t.view.is_some_and(|v| v.base == id)) {
+        let turned = tensor.view.is_some_and(|view| view.transposed);
+        if tensor.view.is_some_and(|view| view.gathered || view.window.is_some() || !view.is_part && !view.transposed)
+            || tensor.view.is_some_and(|view| view.is_part) && tensor.columns != tensors[id].columns
+        {
+            let what = "an operator sees it in another shape".to_owned();
+            return Err((what, "expected products to read it whole, transposed, or its first rows"));
         }
-        if tensors.iter().any(|of| of.view.is_some_and(|view| view.of == id)) {
-            return refused(
-                "another operator sees it in another shape".to_owned(),
-                "expected products alone to read it",
-            );
-        }
-        let mut depth_is_rows = None;
         for operator in operators {
-            if operator.output != id && !operator.inputs.contains(&id) && !operator.vectors.contains(&id) {
+            let is_read = operator.inputs.contains(&of) || operator.vectors.contains(&of);
+            let is_used = operator.output == of || operator.indices == Some(of) || operator.updates == Some(of);
+            if !is_read && !is_used {
                 continue;
             }
             let is_second = operator.kind == OperatorKind::Gemm
-                && operator.inputs.get(1) == Some(&id)
-                && operator.inputs.first() != Some(&id)
-                && !operator.options.transpose_a;
-            let along_rows = !operator.options.transpose_b;
-            // One scale for the whole has no direction.
-            let is_turned = depth_is_rows.is_some_and(|known| known != along_rows) && packed.group.is_some();
-            if !is_second || is_turned {
+                && operator.inputs.get(1) == Some(&of)
+                && operator.inputs.first() != Some(&of)
+                && !operator.options.transpose_a
+                && !is_used;
+            let along_rows = operator.form.is_none() || !operator.options.transpose_b;
+            let part_rows = tensor.rows / operator.form.map_or(1, |form| form.instances).max(1);
+            let depth = operator.form.map_or(tensor.rows, |form| form.k);
+            let layout = (along_rows, depth, part_rows);
+            let of_whole = if turned { (!along_rows, depth, tensor.columns) } else { layout };
+            // One scale for all of a part has no direction.
+            let differs = |known: Layout| {
+                known.2 != of_whole.2 || storage.group.is_some() && (known.0, known.1) != (of_whole.0, of_whole.1)
+            };
+            if !is_second || whole.is_some_and(differs) {
                 let what = format!("`{}` ({}) uses it otherwise", operator.name, operator.kind.name());
-                return refused(what, "expected the second operand of products, all of one orientation");
+                return Err((what, "expected the second operand of products, all of one orientation"));
             }
-            depth_is_rows = Some(along_rows);
+            whole = whole.or(Some(of_whole));
+            if of != id && !found.iter().any(|(known, _)| *known == of) {
+                found.push((of, layout));
+            }
         }
-        let depth_is_rows = depth_is_rows.unwrap_or(true);
-        tensors[id].packed = Some(Packed { depth_is_rows, ..*packed });
     }
-    Ok(())
+    found.extend(whole.map(|layout| (id, layout)));
+    Ok(found)
 }

@@ -87,6 +87,83 @@ fn a_model_with_packed_matrices_and_cache_computes_its_numbers() {
     }
 }
 
+/// Two products of equal shape, one of a packed weight and one of a dense one, are not the same section.
+#[test]
+fn packed_and_dense_weights_of_one_shape_are_told_apart() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let tensor = |name: &str, rows: u64, role: &str, more: &str| {
+        format!("[[tensors]]\nname = {name:?}\nshape = [{rows}, 512]\nrole = {role:?}\n{more}\n")
+    };
+    let operator = |name: &str, kind: &str, inputs: &str, output: &str| {
+        format!("[[operators]]\nname = {name:?}\nkind = {kind:?}\ninputs = [{inputs}]\noutput = {output:?}\n")
+    };
+    let int4 = "storage = { format = \"int4\", group = 64 }";
+    for (first, second) in [(int4, ""), ("", int4)] {
+        let text = "schema = 1\nname = \"two\"\n".to_owned()
+            + &tensor("x", 16, "input", "")
+            + &tensor("w1", 512, "weight", first)
+            + &tensor("w2", 512, "weight", second)
+            + &operator("one", "gemm", "\"x\", \"w1\"", "h")
+            + &operator("between", "softmax", "\"h\"", "p")
+            + &operator("two", "gemm", "\"p\", \"w2\"", "y");
+        std::fs::write(directory.path().join("two.toml"), text).expect("a file");
+        let words = ["--mode", "kbk", "--arch", "plasticine", "--workload", "two.toml"];
+        let run = json(directory.path(), &[&["run"], &words[..]].concat());
+        let read = |name: &str| run["runs"][0]["traffic"]["by_tensor"][name]["off_chip_read_bytes"].as_u64();
+        let bytes = |storage: &str| Some(if storage.is_empty() { 512 * 512 * 2 } else { 512 * 512 / 2 + 8 * 512 * 2 });
+        assert_eq!((read("w1"), read("w2")), (bytes(first), bytes(second)));
+        let verified = rdusim(directory.path(), &[&["verify"], &words[..]].concat());
+        assert_eq!(verified.0, Some(0), "{}{}", verified.1, verified.2);
+    }
+}
+
+/// Products of equal sizes of which one has its second operand transposed are not the same section: scores and the product with
+/// the values where there are as many keys as columns of a head.
+#[test]
+fn products_of_one_shape_and_two_orientations_are_told_apart() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for kv_heads in ["2", "6"] {
+        let sizes = ["--hidden", "384", "--layers", "1", "--heads", "6", "--ffn", "512", "--vocabulary", "100"];
+        let decode =
+            ["--kv-heads", kv_heads, "--phase", "decode", "--batch", "2", "--context", "64", "-o", "model.toml"];
+        let (code, _, stderr) = rdusim(directory.path(), &[&["model", "llama"], &sizes[..], &decode[..]].concat());
+        assert_eq!(code, Some(0), "{stderr}");
+        let verified = rdusim(directory.path(), &["verify", "--arch", "plasticine", "--workload", "model.toml"]);
+        assert_eq!(verified.0, Some(0), "{}{}", verified.1, verified.2);
+    }
+}
+
+/// Matrices of experts of which a token meets a few, from a quantised config.json, and transposed weights, are read as they are stored.
+#[test]
+fn parts_and_transposed_operands_are_packed() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let config = r#"{"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 2,
+        "vocab_size": 50, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+        "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}}"#;
+    std::fs::write(directory.path().join("config.json"), config).expect("a file");
+    let transposed = gemm("storage = { format = \"int4\", group = 64 }").replace("[512, 384]", "[384, 512]");
+    std::fs::write(directory.path().join("transposed.toml"), transposed + "transpose_b = true\n").expect("a file");
+    let cases: [&[&str]; 2] = [&["config.json", "--phase", "decode", "--context", "32"], &["transposed.toml"]];
+    for case in cases {
+        let words = [&["--mode", "kbk", "--arch", "plasticine", "--workload"], case].concat();
+        let run = json(directory.path(), &[&["run"], &words[..]].concat());
+        if case.len() == 1 {
+            let bytes = run["runs"][0]["traffic"]["off_chip_read_bytes"].as_u64();
+            assert_eq!(bytes, Some(256 * 512 * 2 + 384 * 512 / 2 + 384 * 8 * 2));
+        } else {
+            // Two of eight experts, 64 x 96 elements of 4 bits with a bf16 scale for 32.
+            let by_tensor = run["runs"][0]["traffic"]["by_tensor"].to_string();
+            assert!(
+                by_tensor.contains(&format!("\"off_chip_read_bytes\":{}", 2 * (64 * 96 / 2 + 2 * 96 * 2))),
+                "{by_tensor}"
+            );
+        }
+        let verified = rdusim(directory.path(), &[&["verify"], &words[..]].concat());
+        assert_eq!(verified.0, Some(0), "{case:?}: {}{}", verified.1, verified.2);
+    }
+}
+
 /// A token of Llama-3-8B with 4-bit matrices and an 8-bit cache takes what its bytes and its launches take.
 #[test]
 fn a_packed_token_is_bound_by_its_bytes() {

@@ -10,7 +10,9 @@ use crate::index::Id;
 use crate::program::{BufferRole, BufferSpec, Nest, Section, SectionGraph, StageSpec, tied_columns};
 use crate::sparsity::BlockMask;
 use crate::units::Dtype;
-use crate::workload::{GemmForm, OperatorId, OperatorKind, TensorId, TensorRole, Window, Workload};
+use crate::workload::{
+    GemmForm, GemmOptions, OperatorId, OperatorKind, Packed, TensorId, TensorRole, Window, Workload,
+};
 
 /// Everything about a run of operators that its compilation depends on; tensors are numbered as they first appear.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,6 +27,7 @@ pub(crate) struct CanonicalForm {
 struct OperatorForm {
     kind: OperatorKind,
     form: Option<GemmForm>,
+    options: GemmOptions,
     heads: u64,
     /// With which block and phase, counted as they first appear, and how often it is repeated.
     place: (usize, u64),
@@ -40,6 +43,7 @@ struct TensorForm {
     dtype: Dtype,
     tier: TierId,
     mask: Option<usize>,
+    packed: Option<Packed>,
     /// Made here, and wanted elsewhere too.
     leaves: bool,
     /// Made here for one operator here.
@@ -83,6 +87,7 @@ impl<'a> CanonicalForms<'a> {
             OperatorForm {
                 kind: operator.kind,
                 form: operator.form,
+                options: operator.options,
                 heads: operator.heads,
                 place: (with, operator.repeat),
                 inputs,
@@ -102,6 +107,7 @@ impl<'a> CanonicalForms<'a> {
                 dtype: tensor.dtype,
                 tier: self.tiers[id.index()],
                 mask: self.masks[id.index()],
+                packed: tensor.packed,
                 leaves: is_made_here && (is_output || outside),
                 is_private: is_made_here && !is_output && !outside && consumers.len() == 1,
             }
