@@ -17,14 +17,13 @@ pub fn write_part(options: &Options, part: Part) -> Result<String, Diagnostic> {
 
 impl Writer<'_> {
     fn part(&mut self, part: Part) {
-        let a = &self.options.architecture;
         let x = if part.has_embedding {
             self.embedding()
         } else {
             self.tensor("x", "tokens", "hidden", "input", "");
             "x".to_owned()
         };
-        let mut y = self.layers("layer", "", &x);
+        let mut y = if part.has_no_layers { x } else { self.layers("layer", "", &x) };
         if !part.has_logits {
             return;
         }
@@ -35,15 +34,7 @@ impl Writer<'_> {
             "y_last".clone_into(&mut y);
         }
         self.norm(&y, "x_final");
-        if a.tied {
-            if !part.has_embedding {
-                self.matrix("w_tokens", "vocabulary", "hidden");
-            }
-            self.operator("logits", "gemm", &["x_final", "w_tokens"], "logits", "transpose_b = true");
-        } else {
-            self.matrix("w_logits", "hidden", "vocabulary");
-            self.operator("logits", "gemm", &["x_final", "w_logits"], "logits", "");
-        }
+        self.logits("x_final");
     }
 
     /// Attention of new tokens `q` over the cache, the queries of a group as rows: returns what the projection reads.

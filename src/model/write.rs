@@ -32,13 +32,22 @@ pub enum Recompute {
     /// Nothing: every activation that a gradient needs is saved.
     #[default]
     None,
-    /// Scores and probabilities of attention.
+    /// Scores and probabilities of attention, up to their product with the values (Korthikanti et al., 2022).
     Selective,
     /// All operators of a layer.
     Full,
 }
 
 impl Recompute {
+    /// Names on the command line.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("none", Self::None), ("selective", Self::Selective), ("full", Self::Full)];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
     /// The value of `training.activations`.
     fn activations(self) -> &'static str {
         match self {
@@ -136,14 +145,19 @@ pub struct Options {
 
 /// Which part of a model, and how its attention over a cache is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property that parts differ in on its own")]
 pub struct Part {
     /// The embedding stands before the layers; else their input comes from another chip.
     pub has_embedding: bool,
-    /// The last norm and the logits of each sequence's last token stand behind them.
+    /// There are no layers: the embedding or the logits are a part of their own.
+    pub has_no_layers: bool,
+    /// The last norm and the logits stand behind them: of each sequence's last token, in training of all, with the loss.
     pub has_logits: bool,
     /// Decoding: the query heads that share a head of keys are rows of one product (the cache lies head by head); else they
     /// are products side by side.
     pub heads_as_rows: bool,
+    /// Training: micro-batches whose gradients add up in a step, if that is more than the one that is written.
+    pub micro_batches: Option<u64>,
 }
 
 /// A stored weight whose values give a mask.
@@ -294,7 +308,7 @@ impl Writer<'_> {
         }
         let is_used = |name: &str| {
             let quoted = format!("{name:?}");
-            name == "layers" || self.tensors.contains(&quoted) || self.operators.contains(&quoted)
+            name == "layers" && self.has_layers() || self.tensors.contains(&quoted) || self.operators.contains(&quoted)
         };
         for (name, size) in dims.into_iter().filter(|(name, _)| is_used(name)) {
             let _ = writeln!(text, "{name} = {size}");
@@ -302,12 +316,21 @@ impl Writer<'_> {
         if *phase == Phase::Training {
             let activations = recompute.activations();
             let _ = writeln!(text, "\n[training]\noptimizer = {optimizer:?}\nactivations = {activations:?}");
+            if let Some(count) = self.part.and_then(|part| part.micro_batches) {
+                let _ = writeln!(text, "micro_batches = {count}");
+            }
         }
         if a.extras.dense_layers > 0 {
             let _ = writeln!(text, "\n[[blocks]]\nname = \"dense_layer\"\nrepeat = {}", a.extras.dense_layers);
         }
-        let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");
+        if self.has_layers() {
+            let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");
+        }
         text + &self.tensors + &self.operators
+    }
+
+    fn has_layers(&self) -> bool {
+        self.part.is_none_or(|part| !part.has_no_layers)
     }
 
     /// Rows of activations.
@@ -451,7 +474,7 @@ impl Writer<'_> {
     }
 
     fn model(&mut self) {
-        let Options { architecture: a, phase, .. } = self.options;
+        let a = &self.options.architecture;
         let mut x = self.embedding();
         if a.extras.dense_layers > 0 {
             x = self.layers(DENSE_LAYER, "dense_", &x);
@@ -466,13 +489,21 @@ impl Writer<'_> {
         if !a.output {
             return;
         }
-        if a.tied {
-            self.operator("logits", "gemm", &[&last, "w_tokens"], "logits", "transpose_b = true");
+        self.logits(&last);
+    }
+
+    /// The logits of `x`, and in training their loss.
+    pub(super) fn logits(&mut self, x: &str) {
+        if self.options.architecture.tied {
+            if self.part.is_some_and(|part| !part.has_embedding) {
+                self.matrix("w_tokens", "vocabulary", "hidden");
+            }
+            self.operator("logits", "gemm", &[x, "w_tokens"], "logits", "transpose_b = true");
         } else {
             self.matrix("w_logits", "hidden", "vocabulary");
-            self.operator("logits", "gemm", &[&last, "w_logits"], "logits", "");
+            self.operator("logits", "gemm", &[x, "w_logits"], "logits", "");
         }
-        if *phase == Phase::Training {
+        if self.options.phase == Phase::Training {
             self.tensor("labels", "tokens", "1", "input", "\ndtype = \"fp32\"");
             self.operator("loss", "cross_entropy", &["logits", "labels"], "loss", "");
         }

@@ -1,6 +1,7 @@
 //! How a model is divided over chips: `--parallel`.
 
 use crate::diagnostics::Diagnostic;
+pub use crate::model::Recompute;
 use crate::model::{Activation, Architecture, Norm, Position};
 
 /// The order of micro-batches on the stages of a pipeline.
@@ -38,28 +39,6 @@ impl Schedule {
     /// Parts of the model on each stage.
     pub fn parts(self) -> u64 {
         if let Self::Interleaved(parts) = self { parts } else { 1 }
-    }
-}
-
-/// What is computed again in the backward phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recompute {
-    /// Nothing.
-    None,
-    /// Scores and what follows on them, up to their product with the values (Korthikanti et al., 2022).
-    Selective,
-    /// Whole layers, from their inputs.
-    Full,
-}
-
-impl Recompute {
-    /// Names on the command line.
-    pub const NAMES: [(&'static str, Self); 3] =
-        [("none", Self::None), ("selective", Self::Selective), ("full", Self::Full)];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 }
 

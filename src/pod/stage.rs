@@ -254,7 +254,7 @@ fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
     }
     let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
     let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
-        let text = graph::workload(job, piece);
+        let text = graph::workload(job, piece)?;
         let workload = workload::parse("the part of the model on one chip", &text, &[], 0)?;
         let compiled = compile_with(chip, &workload, &[mode], Effort::Low, &BaseCache::default())?;
         let outcome = simulate_measured(chip, &workload, &compiled[0], Fidelity::Event);

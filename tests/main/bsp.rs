@@ -75,7 +75,7 @@ fn what_has_no_meaning_is_refused_by_name() {
         let message = refused(arguments);
         assert!(message.contains("kind \"bsp\""), "{arguments}: {message}");
     }
-    let message = refused("run --arch bow --workload gpt2-xl-training --mode fused");
+    let message = refused("run --arch bow --workload gpt13b-mlp --mode fused --set workload.dims.tokens=32768");
     assert!(message.contains("tile 0 needs") && message.contains("in step `"), "{message}");
     let message = refused("run --arch bow --workload relu --mode fused --set arch.planner.partials=fp8");
     assert!(message.contains("expected one of `fp16`, `fp32`"), "{message}");

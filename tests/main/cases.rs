@@ -1,11 +1,13 @@
 //! Cases calculated by hand: `tests/cases/*.md`, each prose with the calculation and blocks that are run.
 //!
 //! A block ` ```toml chip ` or ` ```toml workload ` is a file's text, or `file = "PATH"` (below the root of the
-//! repository) and `set = ["PATH=VALUE", ...]`. A block ` ```expect ` holds for the chip and workload before it, one
-//! expectation a line:
+//! repository) and `set = ["PATH=VALUE", ...]`. After both, a block ` ```toml mapping ` may give the product of a workload
+//! with a single one a mapping of its own ([`Pinned`]), for what the compiler does not choose there. A block ` ```expect `
+//! holds for the chip and workload before it, one expectation a line:
 //!
 //! - `PATH = VALUE`, `<=`, `>=`, `<`, `>`: a figure of the JSON result. `kbk.`, `epilogue.` and `fused.` lead to the runs at `event`
-//!   fidelity, `bound.kbk.` and so on to those at `bound`, `cycle.kbk.` and so on to those at `cycle`;
+//!   fidelity, `bound.kbk.` and so on to those at `bound`, `cycle.kbk.` and so on to those at `cycle`; `pinned.` in place of
+//!   `kbk.` to those of the mapping that is given;
 //!   `[0]` counts from 0; `.length` is that of a list.
 //! - `PATH = VALUE ~ 2 %`: within so much of a number.
 //! - `PATH has "TEXT"`: some part of a text or of a list of texts.
@@ -18,11 +20,14 @@ use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
+use rdusim::program::{Configuration, GemmMapping, Reduction};
 use rdusim::report::Document;
 use rdusim::sim::simulate;
 use rdusim::workload::{self, Workload};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::splits::with;
 
 /// A block that names a file instead of being one.
 #[derive(Deserialize)]
@@ -30,6 +35,40 @@ struct Reference {
     file: PathBuf,
     #[serde(default)]
     set: Vec<String>,
+}
+
+/// A mapping of a product that a case gives, with its row tiles and the whole of K in one column tile.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pinned {
+    tile_rows: u64,
+    rows_on_lanes: bool,
+    pm: u64,
+    pn: u64,
+    pk: u64,
+    reduction: PinnedReduction,
+}
+
+/// How partial sums come together.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum PinnedReduction {
+    Chain,
+    Tree,
+}
+
+impl Pinned {
+    /// The configuration with this mapping.
+    fn of(&self, chip: &Chip, workload: &Workload, configuration: &Configuration) -> Configuration {
+        with(chip, workload, configuration, self.tile_rows, |mapping| {
+            let reduction = match self.reduction {
+                PinnedReduction::Chain => Reduction::Chain,
+                PinnedReduction::Tree => Reduction::Tree,
+            };
+            let &Self { rows_on_lanes, pm, pn, pk, .. } = self;
+            *mapping = GemmMapping { rows_on_lanes, pm, pn, pk, reduction, multicast_width: pn, ..*mapping };
+        })
+    }
 }
 
 /// What a block of TOML stands for: its text, where it is from, and overrides.
@@ -44,15 +83,16 @@ fn source(block: &str, case: &str, root: &str) -> (String, String, Vec<Override>
 }
 
 /// Every mode at `event` and `bound`, and if `with_cycle` at `cycle`, as expectations see them.
-fn figures(chip: &Chip, workload: &Workload, with_cycle: bool) -> Result<Value, String> {
+fn figures(chip: &Chip, workload: &Workload, pinned: Option<&Pinned>, with_cycle: bool) -> Result<Value, String> {
     let configurations = compile_measured(chip, workload, &Mode::ALL).map_err(|error| error.render(false))?;
+    let pinned = pinned.map(|pinned| pinned.of(chip, workload, &configurations[0].configuration));
     let run = |fidelity| {
-        let outcomes: Vec<_> =
-            configurations.iter().map(|c| simulate(chip, workload, &c.configuration, fidelity)).collect();
+        let all = configurations.iter().map(|c| &c.configuration).chain(&pinned);
+        let outcomes: Vec<_> = all.map(|configuration| simulate(chip, workload, configuration, fidelity)).collect();
         serde_json::to_value(Document::new(chip, workload, &outcomes)).expect("JSON")
     };
     let (event, bound) = (run(Fidelity::Event), run(Fidelity::Bound));
-    let modes = |document: &Value| json!({ "kbk": document["runs"][0], "epilogue": document["runs"][1], "fused": document["runs"][2] });
+    let modes = |document: &Value| json!({ "kbk": document["runs"][0], "epilogue": document["runs"][1], "fused": document["runs"][2], "pinned": document["runs"][3] });
     let mut all = modes(&event);
     all["bound"] = modes(&bound);
     if with_cycle {
@@ -104,6 +144,7 @@ fn expect(all: &Value, line: &str) -> Result<(), String> {
 /// Runs one case; a line for everything that is not as expected.
 fn run(name: &str, text: &str) -> Vec<String> {
     let (mut chip, mut workload, mut all): (Option<Chip>, Option<Workload>, Option<Value>) = (None, None, None);
+    let mut pinned: Option<Pinned> = None;
     let mut wrong = Vec::new();
     let mut expectations = 0;
     let mut lines = text.lines().enumerate();
@@ -117,12 +158,16 @@ fn run(name: &str, text: &str) -> Vec<String> {
                 let (from, text, sets) = source(&body, &place, "arch");
                 chip =
                     Some(arch::parse(&from, &text, &sets).unwrap_or_else(|e| panic!("{place}: {}", e.render(false))));
-                all = None;
+                (all, pinned) = (None, None);
             }
             "toml workload" => {
                 let (from, text, sets) = source(&body, &place, "workload");
                 let parsed = workload::parse(&from, &text, &sets, 0);
                 workload = Some(parsed.unwrap_or_else(|e| panic!("{place}: {}", e.render(false))));
+                (all, pinned) = (None, None);
+            }
+            "toml mapping" => {
+                pinned = Some(toml::from_str(&body).unwrap_or_else(|error| panic!("{place}: {error}")));
                 all = None;
             }
             "expect" => {
@@ -131,7 +176,7 @@ fn run(name: &str, text: &str) -> Vec<String> {
                     continue;
                 };
                 if all.is_none() {
-                    all = figures(chip, workload, text.contains("\ncycle."))
+                    all = figures(chip, workload, pinned.as_ref(), text.contains("\ncycle."))
                         .map_err(|error| wrong.push(format!("{place}: {error}")))
                         .ok();
                 }

@@ -1,6 +1,7 @@
 //! Weights that are loaded while the section before runs.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use rdusim::arch::{self, Chip};
 use rdusim::compile::{compile_measured, simulate_measured};
@@ -8,6 +9,7 @@ use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::model;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
+use rdusim::program::Configuration;
 use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::workload::{self, Workload};
 
@@ -45,21 +47,25 @@ fn two_layers() -> Workload {
     workload::parse("two layers", &text.expect("a workload"), &[], 0).expect("a graph")
 }
 
+/// The fused configuration of two layers, and its cycles.
+fn fused(chip: &Chip) -> (u64, Configuration) {
+    let workload = two_layers();
+    let measured = compile_measured(chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+    (simulate_measured(chip, &workload, &measured, Fidelity::Event).cycles, measured.configuration)
+}
+
+/// On an SN40L, compiled once for all tests.
+static ON_SN40L: LazyLock<(u64, Configuration)> = LazyLock::new(|| fused(&chip("sn40l")));
+
 /// A partition that is a little faster where each section runs alone, and leaves nothing to prefetch, is not taken for more ports or
 /// banks.
 #[test]
 fn more_ports_and_larger_pmus_keep_what_prefetching_saves() {
-    let workload = two_layers();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn40l.toml");
-    let cycles = |set: &str| {
-        let set = Override::parse(set).expect("an override");
-        let chip = arch::load(&path, &[set]).expect("a chip");
-        let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
-        simulate_measured(&chip, &workload, &measured, Fidelity::Event).cycles
-    };
-    let least = cycles("arch.pmu.read_ports=2");
+    let least = ON_SN40L.0;
     for more in ["arch.pmu.read_ports=3", "arch.pmu.capacity_bytes=1048576"] {
-        let now = cycles(more);
+        let set = Override::parse(more).expect("an override");
+        let now = fused(&arch::load(&path, &[set]).expect("a chip")).0;
         assert!(now as f64 <= least as f64 * 1.01, "{more}: {least} and {now}");
     }
 }
@@ -145,11 +151,7 @@ fn the_last_section_of_a_block_loads_for_the_next_repetition() {
 fn a_section_makes_room_for_the_weights_of_the_next() {
     let workload = two_layers();
     let full = chip("sn40l");
-    let cycles = |chip: &Chip| {
-        let measured = compile_measured(chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
-        (simulate_measured(chip, &workload, &measured, Fidelity::Event).cycles, measured.configuration)
-    };
-    let (of_full, configuration) = cycles(&full);
+    let (of_full, configuration) = &*ON_SN40L;
     let attention = configuration.sections.iter().position(|section| section.stages.len() > 4).expect("attention");
     let section = &configuration.sections[attention];
     assert!(section.prefetched.len() >= 4, "{} streams are loaded ahead", section.prefetched.len());
@@ -160,8 +162,8 @@ fn a_section_makes_room_for_the_weights_of_the_next() {
     let mut half = full.clone();
     half.pmu.banks /= 2;
     half.pmu.capacity_bytes /= 2;
-    let of_half = cycles(&half).0;
-    assert!(of_full as f64 <= 1.01 * of_half as f64, "{of_full} cycles, with half of the banks {of_half}");
+    let of_half = fused(&half).0;
+    assert!(*of_full as f64 <= 1.01 * of_half as f64, "{of_full} cycles, with half of the banks {of_half}");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn simulated(chip: &AnyChip, stack: &Stack, service: &Service, pass: &Pass) -> R
 
 /// The graph of a pass on one chip.
 pub(super) fn graph(service: &Service, pass: &Pass, heads_as_rows: bool) -> Result<Workload, Diagnostic> {
-    let part = Part { has_embedding: pass.is_first, has_logits: pass.is_last, heads_as_rows };
+    let part = Part { has_embedding: pass.is_first, has_logits: pass.is_last, heads_as_rows, ..Part::default() };
     let text = write_part(&service.options(pass.phase(), pass.users, pass.tokens), part)?;
     workload::parse("the part of the model on one chip", &text, &[], 0)
 }

@@ -2,9 +2,7 @@
 
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
-use crate::model::{
-    Activation, Architecture, Norm, Options, Phase, Position, Recompute as NoRecompute, Sparsity, Storage,
-};
+use crate::model::{Activation, Architecture, Norm, Options, Phase, Position, Sparsity, Storage};
 
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
@@ -173,7 +171,7 @@ impl Service {
             dtype: "bf16".to_owned(),
             sparsity: self.density.map(|density| Sparsity { density, block: 16 }),
             optimizer: "adam".to_owned(),
-            recompute: NoRecompute::None,
+            recompute: Recompute::None,
             dropout: false,
             storage: Storage::default(),
             weights: Vec::new(),
