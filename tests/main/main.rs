@@ -44,6 +44,7 @@ mod splits;
 mod stack;
 mod steady;
 mod steps;
+mod stopped;
 mod study;
 mod sums;
 mod trees;
