@@ -51,6 +51,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.collect())
 }
 
+/// A number as a message shows it: very large and very small ones in scientific form.
+pub fn number(value: f64) -> String {
+    let is_plain = value == 0.0 || !value.is_finite() || (1e-9..1e15).contains(&value.abs());
+    if is_plain { value.to_string() } else { format!("{value:e}") }
+}
+
 /// A text in which what stands between a pair of backticks or of double quotes is cut to [`QUOTED_CHARACTERS`].
 fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= QUOTED_CHARACTERS {
@@ -236,6 +242,22 @@ help: use less
         assert_eq!(rendered.matches('é').count(), QUOTED_CHARACTERS);
         let unclosed = format!("it's \" {long}");
         assert_eq!(shortened(&unclosed), unclosed);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (1e308, "1e308"),
+            (-1.5e20, "-1.5e20"),
+            (5e-324, "5e-324"),
+            (0.0, "0"),
+            (0.001, "0.001"),
+            (1e9, "1000000000"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(number(value), text);
+        }
     }
 
     #[test]

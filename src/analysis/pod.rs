@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, number};
 use crate::import;
 use crate::input::Override;
 use crate::model::{Architecture, Position, preset};
@@ -99,7 +99,7 @@ pub(super) fn density(sparsity: Option<f64>) -> Result<Option<f64>, Diagnostic> 
         if kept > 0.0 && kept <= 1.0 {
             return Ok(kept);
         }
-        Err(Diagnostic::new(format!("`--sparsity` is {share}, expected a share from 0, below 1")))
+        Err(Diagnostic::new(format!("`--sparsity` is {}, expected a share from 0, below 1", number(share))))
     });
     density.transpose()
 }

@@ -11,6 +11,7 @@ mod execute;
 mod explain;
 mod failure;
 mod import;
+mod interrupt;
 mod list;
 mod map;
 mod model;
@@ -45,6 +46,7 @@ use self::failure::Failure;
 /// or a file could not be finished, 2 the arguments or inputs cannot be used. A panic is said to be a bug and ends with 1.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    interrupt::answered();
     panics::reported(&arguments, &mut io::stderr(), || command(&arguments))
 }
 

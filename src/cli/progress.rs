@@ -16,10 +16,10 @@ pub(super) fn note(note: &str) {
     let _ = writeln!(io::stderr().lock(), "note: {note}");
 }
 
-/// Does `work`; if it takes long and standard error is a terminal, shows `message` meanwhile.
+/// Does `work`; if it takes long, shows `message` meanwhile: a spinner on a terminal, else a line from time to time.
 pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
-        return work();
+        return beside(LINE_EVERY, |took_s| say(&format!("{message}: {took_s:.0} s so far")), work);
     }
     thread::scope(|scope| {
         // Dropping `done`, also while unwinding, wakes the watcher.
@@ -40,8 +40,31 @@ pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Seconds between lines where nobody watches: few enough for a log.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Does `work`, and calls `tell` with the seconds it has taken so far, again and again after `every`.
+#[expect(clippy::disallowed_methods, reason = "progress is told by the clock, on standard error")]
+fn beside<T>(every: Duration, tell: impl Fn(f64) + Send, work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    thread::scope(|scope| {
+        // Dropping `done`, also while unwinding, wakes the watcher.
+        let (done, finished) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while finished.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+                tell(start.elapsed().as_secs_f64());
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
+fn say(line: &str) {
+    // A closed standard error costs nothing but this line.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Seconds between lines where nobody watches: few enough for a log, and nothing is silent for longer.
+const LINE_EVERY: Duration = Duration::from_secs(9);
 
 /// Does `work`, which is given a function to call with what is done and what there is, from any thread; meanwhile shows a bar
 /// with rate and time left if standard error is a terminal, else a line from time to time.
@@ -68,26 +91,21 @@ pub(super) fn counted<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize)
     result
 }
 
-/// When counting began and from what, and when the last line was written.
-struct Counting {
-    start: Instant,
-    from: usize,
-    told: Instant,
-}
-
-#[expect(clippy::disallowed_methods, reason = "progress is told by the clock, on standard error")]
 fn in_lines<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) -> T) -> T {
-    let counting: Mutex<Option<Counting>> = Mutex::new(None);
-    work(&|done, all| {
-        let now = Instant::now();
-        let mut counting = counting.lock().unwrap_or_else(PoisonError::into_inner);
-        let counting = counting.get_or_insert(Counting { start: now, from: done, told: now });
-        if now.duration_since(counting.told) >= LINE_EVERY && done < all {
-            counting.told = now;
-            let took = now.duration_since(counting.start).as_secs_f64();
-            // A closed standard error costs nothing but this line.
-            let _ = writeln!(io::stderr().lock(), "{}", line(message, (counting.from, done, all), took));
-        }
+    // What was done when counting began, what is done now, and what there is.
+    let counts: Mutex<Option<(usize, usize, usize)>> = Mutex::new(None);
+    let tell = |took_s| {
+        let counts = *counts.lock().unwrap_or_else(PoisonError::into_inner);
+        say(&counts.map_or_else(|| format!("{message}: {took_s:.0} s so far"), |counts| line(message, counts, took_s)));
+    };
+    beside(LINE_EVERY, tell, || {
+        work(&|done, all| {
+            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let from = counts.map_or(done, |(from, ..)| from);
+            // Threads tell out of order.
+            let done = counts.map_or(done, |(_, earlier, _)| earlier.max(done));
+            *counts = Some((from, done, all));
+        })
     })
 }
 

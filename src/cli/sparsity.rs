@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, number};
 use crate::input::{self, Override};
 use crate::report::{self, MaskReport};
 use crate::sparsity::read::{FileKind, MOST_MASK_BITS, MatrixRequest, read_mask};
@@ -91,7 +91,7 @@ fn drawn(args: &SparsityArgs) -> Result<BlockMask, Diagnostic> {
         })?,
     };
     if !(0.0..=8.0).contains(&args.exponent) {
-        return Err(Diagnostic::new(format!("`--exponent` must be from 0 to 8, found {}", args.exponent)));
+        return Err(Diagnostic::new(format!("`--exponent` must be from 0 to 8, found {}", number(args.exponent))));
     }
     let has_blocks = !matches!(pattern, Pattern::Nm { .. }) && word != "unstructured";
     let block = match args.block {
@@ -125,7 +125,7 @@ fn checked_density(density: f64) -> Result<f64, Diagnostic> {
     if density > 0.0 && density <= 1.0 {
         return Ok(density);
     }
-    Err(Diagnostic::new(format!("`--density` must be above 0 and at most 1, found {density}")))
+    Err(Diagnostic::new(format!("`--density` must be above 0 and at most 1, found {}", number(density))))
 }
 
 /// Where the mask is from, in words.

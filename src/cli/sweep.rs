@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::report::made;
 use super::study_args::{MergeArgs, SweepArgs};
 use super::values::{Format, Mapping};
-use super::{output, progress};
+use super::{interrupt, output, progress};
 
 /// Runs the points that are not done yet.
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
@@ -23,7 +23,13 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         return Err(Diagnostic::new(title).with_help("give `--out DIR`, another for each shard").into());
     }
     let out = args.out.as_deref();
-    let results = progress::counted(study.name(), |tick| sweep::sweep(&study, shard, args.threads, out, tick))?;
+    let results = progress::counted(study.name(), |tick| {
+        let counted = |done: usize, all: usize| {
+            interrupt::keeps_points(out, done, all);
+            tick(done, all);
+        };
+        sweep::sweep(&study, shard, args.threads, out, &counted)
+    })?;
     finish(&args.study, &study, &results, out, args.format)
 }
 
@@ -36,7 +42,8 @@ pub(super) fn merge(args: &MergeArgs) -> Result<(), Failure> {
 
 fn open(path: &Path, sets: &[String], mapping: Option<Mapping>) -> Result<Study, Failure> {
     let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Study::open(path, &sets, mapping.map(Into::into))?)
+    // Millions of points may have to be drawn.
+    Ok(progress::watched("reading the study", || Study::open(path, &sets, mapping.map(Into::into)))?)
 }
 
 fn finish(

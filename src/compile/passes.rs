@@ -19,6 +19,10 @@ use super::search::exhaustive::{self, Exhausted};
 use super::search::partition::{PartitionRequest, Partitioner};
 use super::verified::after_all;
 
+/// Hops of routes up to which a grid is mapped, 2^28: those of a large section then take a few gigabytes at most, and a search
+/// takes minutes. No parameter: memory sets it.
+const MOST_HOPS: u64 = 1 << 28;
+
 /// Compiles `workload` for `chip`: one operator a section ([`Mode::Kbk`]), with epilogues ([`Mode::Epilogue`]), or as many
 /// as pay ([`Mode::Fused`]). The search believes its estimates.
 ///
@@ -71,6 +75,23 @@ pub fn simulate_measured(chip: &Chip, workload: &Workload, compiled: &Compiled, 
     sim::simulate_known(chip, workload, &compiled.configuration, fidelity, runs)
 }
 
+/// Refuses a grid whose routes would fill the memory: of a site's flow, a route crosses the grid at worst.
+fn check_grid(chip: &Chip) -> Result<(), Diagnostic> {
+    let (columns, rows) = (u64::from(chip.grid.columns), u64::from(chip.grid.rows));
+    let hops = columns * rows * (columns + rows);
+    if hops <= MOST_HOPS {
+        return Ok(());
+    }
+    let title = format!(
+        "the grid of {} is too large to be mapped: found {columns} columns and {rows} rows, which is {hops} hops if a flow \
+         of every site crosses the grid, expected at most {MOST_HOPS}",
+        chip.name
+    );
+    let help = "make `grid.columns` or `grid.rows` of the chip smaller, 512 x 512 is possible; bounds need no mapping \
+                (`fidelity = \"bound\"` of a study)";
+    Err(Diagnostic::new(title).with_help(help))
+}
+
 fn compile_modes(
     chip: &Chip,
     workload: &Workload,
@@ -79,6 +100,7 @@ fn compile_modes(
     measures: bool,
     bases: &BaseCache,
 ) -> Result<Vec<Compiled>, Diagnostic> {
+    check_grid(chip)?;
     let tiers = tensor_tiers(chip, workload)?;
     let fabric = Fabric::new(chip);
     let is_pinned = !workload.sections.is_empty();

@@ -1,7 +1,7 @@
 //! Bytes of the transfers of an off-chip stream.
 
 use crate::arch::{Chip, TierId};
-use crate::program::{Configuration, Iteration, LoopLevel, PassWork, Prefetch, Section, SectionGraph, Stage, StreamId};
+use crate::program::{Configuration, Iteration, LoopLevel, Prefetch, Section, SectionGraph, Stage, StreamId};
 use crate::units::{Bytes, index, saturating_u64};
 use crate::workload::{View, Workload};
 
@@ -118,10 +118,9 @@ fn weight_bytes(graph: &SectionGraph<'_>, section: &Section, stream: StreamId, a
     else {
         return total;
     };
-    let stored = |column_tile: &Vec<PassWork>| column_tile.iter().map(|w| w.stored).sum::<u64>();
-    let all: u64 = stage.work.iter().map(stored).sum();
-    let before: u64 = stage.work[..index(at.column_tile)].iter().map(stored).sum();
-    let upto = before + stored(&stage.work[index(at.column_tile)]);
+    let before = &stage.stored_before;
+    let all = before[stage.work.len()];
+    let (before, upto) = (before[index(at.column_tile)], before[index(at.column_tile) + 1]);
     let part = |n: u64| saturating_u64(u128::from(total) * u128::from(n) / u128::from(all.max(1)));
     part(upto) - part(before)
 }

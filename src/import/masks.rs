@@ -9,7 +9,7 @@ use super::draft::{Draft, Origin, Role, quoted};
 use super::options::Options;
 use super::proto::Tensor as Stored;
 use super::wire;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, number};
 use crate::input;
 use crate::sparsity::read::{FileKind, MatrixRequest, read_mask};
 
@@ -37,7 +37,8 @@ pub(super) fn wanted(options: &Options) -> Result<Option<Asked>, Diagnostic> {
         return Ok(None);
     }
     if let Some(density) = options.density.filter(|&density| !(density > 0.0 && density <= 1.0)) {
-        let title = format!("`--density` is {density}, expected the share of blocks that is kept: above 0, at most 1");
+        let found = number(density);
+        let title = format!("`--density` is {found}, expected the share of blocks that is kept: above 0, at most 1");
         return Err(Diagnostic::new(title));
     }
     let Some(file) = options.masks_file.clone() else {

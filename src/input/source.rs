@@ -14,7 +14,7 @@ use super::kind::{FileKind, check_place};
 use super::patch::{self, Edit};
 use super::suggest::{quoted_list, suggest};
 use super::{Count, Override, Real, Root};
-use crate::diagnostics::{Diagnostic, Origin};
+use crate::diagnostics::{self, Diagnostic, Origin};
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -190,7 +190,7 @@ impl Source {
             return Ok(number + 0.0);
         }
         let expected = format!("from {} to {}", range.start(), range.end());
-        Err(self.out_of_range(field, value.span(), &number.to_string(), &expected))
+        Err(self.out_of_range(field, value.span(), &diagnostics::number(number), &expected))
     }
 
     /// A word that must be one of `known`; returns its index there.

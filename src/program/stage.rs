@@ -24,6 +24,8 @@ pub struct Stage {
     pub recomputed: bool,
     /// Work of one row pass, `[column_tile][group]`; empty for SIMD stages. One column tile if the cut does not touch it.
     pub work: Vec<Vec<PassWork>>,
+    /// Stored elements of the column tiles of `work` before each, and of all at the end: [`Stage::stored_before`].
+    pub stored_before: Vec<u64>,
     /// Output tiles that `work` sums up.
     pub tiles: TileLists,
     /// PCUs, in the order of [`Stage::pcu`].
@@ -31,6 +33,16 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// Sums of the stored elements of column tiles before each, and of all: a slot of a weight stream is a difference of two.
+    pub fn stored_before(work: &[Vec<PassWork>]) -> Vec<u64> {
+        let mut before = 0;
+        let of_tile = |tile: &Vec<PassWork>| {
+            before += tile.iter().map(|of_group| of_group.stored).sum::<u64>();
+            before
+        };
+        std::iter::once(0).chain(work.iter().map(of_tile)).collect()
+    }
+
     /// The PCU of a lockstep group at row slice `i` and column `q` within the lockstep group (SIMD: column slice times chain).
     pub fn pcu(&self, group: u64, i: u64, q: u64) -> PcuId {
         let (pm, wide) = match &self.mapping {

@@ -67,4 +67,4 @@ pub use self::uncertainty::uncertainty_table;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::waterfall::{Waterfall, WaterfallStep};
-pub use self::write::{File, WriteError, files, files_of, write, write_file};
+pub use self::write::{File, WriteError, files, files_of, note_written, stop_writing, write, write_file};

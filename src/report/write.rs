@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use tempfile::{Builder, NamedTempFile};
 
@@ -82,7 +83,7 @@ pub fn write(directory: &Path, files: &[File]) -> Result<(), WriteError> {
         waiting.push((path.clone(), written.map_err(|error| WriteError::File(path, error))?));
     }
     for (path, temporary) in waiting {
-        temporary.persist(&path).map_err(|error| WriteError::File(path, error.error))?;
+        persist(temporary, &path).map_err(|error| WriteError::File(path, error))?;
     }
     sync_directory(directory);
     Ok(())
@@ -107,9 +108,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         let missing = io::Error::other(format!("there is no directory `{}`", directory.display()));
         return Err(failed(missing));
     }
-    write_beside(directory, bytes)
-        .and_then(|temporary| temporary.persist(&target).map_err(|error| error.error))
-        .map_err(failed)?;
+    write_beside(directory, bytes).and_then(|temporary| persist(temporary, &target)).map_err(failed)?;
     sync_directory(directory);
     Ok(())
 }
@@ -123,17 +122,71 @@ fn sync_directory(directory: &Path) {
     let _ = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
 }
 
+/// Files that are being written by this process, so that an interrupt leaves none of them half done.
+static FILES: Mutex<Files> =
+    Mutex::new(Files { is_stopped: false, is_noted: false, temporary: Vec::new(), written: Vec::new() });
+
+struct Files {
+    is_stopped: bool,
+    is_noted: bool,
+    /// Not in their places yet.
+    temporary: Vec<PathBuf>,
+    /// In their places, if that is noted.
+    written: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Does something to a file, unless writing has been stopped.
+    fn with<T>(work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.is_stopped { Err(io::ErrorKind::Interrupted.into()) } else { work(&mut files) }
+    }
+}
+
+/// From now on it is noted which files are written, for [`stop_writing`] to tell.
+pub fn note_written() {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner).is_noted = true;
+}
+
+/// Ends all writing of files, for a process that is about to end: removes temporary files, and returns the files that are in
+/// their places, as far as that was noted.
+pub fn stop_writing() -> Vec<PathBuf> {
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    files.is_stopped = true;
+    for path in files.temporary.drain(..) {
+        // There is nobody left to tell.
+        let _ = std::fs::remove_file(path);
+    }
+    std::mem::take(&mut files.written)
+}
+
 fn write_beside(directory: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     builder.prefix(".rdusim-");
     // Temporary files are private by default; these become results, readable as any new file is.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut temporary = builder.tempfile_in(directory)?;
+    let mut temporary = Files::with(|files| {
+        let temporary = builder.tempfile_in(directory)?;
+        files.temporary.push(temporary.path().to_owned());
+        Ok(temporary)
+    })?;
     temporary.write_all(bytes)?;
     temporary.flush()?;
     temporary.as_file().sync_all()?;
     Ok(temporary)
+}
+
+/// Puts a temporary file in its place.
+fn persist(temporary: NamedTempFile, path: &Path) -> io::Result<()> {
+    Files::with(|files| {
+        files.temporary.retain(|waiting| waiting != temporary.path());
+        temporary.persist(path).map_err(|error| error.error)?;
+        if files.is_noted {
+            files.written.push(path.to_owned());
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use super::limits::MAX_DIM;
 use super::spec::{DistributionSpec, SparsitySpec};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, number};
 use crate::input::{Count, Real, Source, Table};
 use crate::sparsity::{Format, MOST_GROUP, Pattern};
 
@@ -138,7 +138,7 @@ fn density(source: &Source, field: &str, value: &Spanned<Real>) -> Result<(f64, 
     if density > 0.0 && density <= 1.0 {
         return Ok((density, value.span()));
     }
-    let title = format!("`{field}` must be above 0 and at most 1, found {density}");
+    let title = format!("`{field}` must be above 0 and at most 1, found {}", number(density));
     Err(source.error(value.span(), title, "expected the share of blocks that is kept"))
 }
 

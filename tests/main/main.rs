@@ -12,6 +12,9 @@ mod faults;
 mod ffn;
 mod fidelity;
 mod first_steps;
+mod fuzz;
+#[path = "../fuzz/mod.rs"]
+mod fuzz_kinds;
 mod golden;
 mod gpu;
 mod import_graph;
@@ -45,6 +48,7 @@ mod splits;
 mod stack;
 mod steady;
 mod steps;
+mod stopped;
 mod study;
 mod sums;
 mod trees;

@@ -30,6 +30,7 @@ pub(crate) fn stages(
         n_cut: roles.n_cut[s],
         recomputed: roles.recomputed[s],
         work: work[s].clone(),
+        stored_before: Stage::stored_before(&work[s]),
         tiles: tiles[s].clone(),
         pcus,
     };

@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, number};
 
 /// Most requests of a trace.
 const MOST_REQUESTS: u64 = 1 << 20;
@@ -44,7 +44,8 @@ pub fn drawn(arrivals: &Arrivals) -> Result<Vec<Request>, Diagnostic> {
     let Arrivals { per_s, count, prompt, output, seed } = *arrivals;
     if !(per_s.is_finite() && per_s > 0.0 && per_s <= 1e9) {
         return Err(Diagnostic::new(format!(
-            "`--arrivals` is {per_s}, expected requests a second: above 0, up to 1e9"
+            "`--arrivals` is {}, expected requests a second: above 0, up to 1e9",
+            number(per_s)
         )));
     }
     let counts = [

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::spec::{AxisSpec, PathSpec, RangeSpec};
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{self, Diagnostic};
 use crate::input::{Override, Source, Table, referenced};
 
 /// Most values of one axis.
@@ -170,7 +170,11 @@ fn range_values(
     let whole = from_whole && to_whole;
     if from > to || (logarithmic && from <= 0.0) {
         let wanted = if logarithmic { "above 0 and at most `to`" } else { "at most `to`" };
-        let title = format!("`{name}.from` must be {wanted}, found {from} and {to}");
+        let title = format!(
+            "`{name}.from` must be {wanted}, found {} and {}",
+            diagnostics::number(from),
+            diagnostics::number(to)
+        );
         return Err(source.error(range.from.span(), title, format!("must be {wanted}")));
     }
     let (steps, other) = if logarithmic { (&range.factor, &range.step) } else { (&range.step, &range.factor) };
@@ -185,7 +189,8 @@ fn range_values(
             let low = if logarithmic { 1.0 } else { 0.0 };
             let step_value = step.get_ref().0;
             if !(step_value > low && step_value.is_finite()) {
-                let title = format!("`{name}.{step_name}` must be above {low}, found {step_value}");
+                let title =
+                    format!("`{name}.{step_name}` must be above {low}, found {}", diagnostics::number(step_value));
                 return Err(source.error(step.span(), title, format!("must be above {low}")));
             }
             // A last value that rounding put a little beyond the end is still in.
