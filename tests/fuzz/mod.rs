@@ -6,6 +6,7 @@
 
 pub(crate) mod change;
 pub(crate) mod kinds;
+mod matrices;
 pub(crate) mod tree;
 pub(crate) mod wire;
 
