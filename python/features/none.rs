@@ -1,0 +1,3 @@
+//! Never built.
+
+fn main() {}
