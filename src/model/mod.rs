@@ -6,9 +6,11 @@ mod extras;
 mod layers;
 mod part;
 mod preset;
+mod storage;
 mod write;
 
 pub use extras::{Experts, Extras, Latent};
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
-pub use write::{Options, Part, Phase, Recompute, Sparsity, Storage, StorageFormat, WeightFile, write};
+pub use storage::{Storage, StorageFormat};
+pub use write::{Options, Part, Phase, Recompute, Sparsity, WeightFile, write};

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::extras::{Experts, Latent};
 use super::preset::{Architecture, Norm, Position};
+use super::storage::{Storage, StorageFormat};
 use crate::diagnostics::Diagnostic;
 
 /// Name of the block of layers.
@@ -65,49 +66,6 @@ pub struct Sparsity {
     pub density: f64,
     /// Rows and columns of a block.
     pub block: u64,
-}
-
-/// How second operands are stored, where not in the data type of products.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Storage {
-    /// The layers' matrices.
-    pub weights: Option<StorageFormat>,
-    /// Decoding: keys and values of the context.
-    pub cache: Option<StorageFormat>,
-}
-
-/// A format of `storage`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StorageFormat {
-    /// Its name.
-    pub format: String,
-    /// Elements that share a scale, if not as usual.
-    pub group: Option<u64>,
-}
-
-impl std::str::FromStr for StorageFormat {
-    type Err = String;
-
-    /// `FORMAT` or `FORMAT:GROUP`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (format, group) = text.split_once(':').map_or((text, None), |(format, group)| (format, Some(group)));
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if format.is_empty() || !format.chars().all(is_word) {
-            return Err("expected FORMAT or FORMAT:GROUP, such as int4:128".to_owned());
-        }
-        let group = group.map(|group| {
-            group.parse().map_err(|_| format!("expected a count of elements behind `:`, found {group:?}"))
-        });
-        Ok(Self { format: format.to_owned(), group: group.transpose()? })
-    }
-}
-
-impl StorageFormat {
-    /// The field of a tensor.
-    fn field(&self) -> String {
-        let group = self.group.map_or_else(String::new, |group| format!(", group = {group}"));
-        format!("\nstorage = {{ format = {:?}{group} }}", self.format)
-    }
 }
 
 /// A model and what is done with it.

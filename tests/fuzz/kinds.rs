@@ -226,12 +226,46 @@ pub(crate) fn runs() -> Kind {
         };
         format!("{}{BETWEEN}{}", chip.text(), graph.text()).into_bytes()
     });
-    Kind { name: "run", form: Form::Pair, seeds: seeds.collect(), read: |_, bytes| end_to_end(bytes) }
+    let packed = format!("{}{BETWEEN}{PACKED}", small_pair(1, 1).0.text()).into_bytes();
+    Kind { name: "run", form: Form::Pair, seeds: seeds.chain([packed]).collect(), read: |_, bytes| end_to_end(bytes) }
 }
 
 fn bytes(texts: impl IntoIterator<Item = String>) -> Vec<Vec<u8>> {
     texts.into_iter().map(String::into_bytes).collect()
 }
+
+/// A weight in int4 and a cache in MXFP8, read by heads of two sequences.
+const PACKED: &str = r#"schema = 1
+name = "packed"
+[[tensors]]
+name = "x"
+shape = [2, 48]
+role = "input"
+[[tensors]]
+name = "w"
+shape = [48, 64]
+role = "weight"
+storage = { format = "int4", group = 16 }
+[[tensors]]
+name = "k"
+shape = [20, 32]
+role = "input"
+storage = { format = "mxfp8" }
+[[operators]]
+name = "query"
+kind = "gemm"
+inputs = ["x", "w"]
+output = "q"
+[[operators]]
+name = "scores"
+kind = "gemm"
+inputs = ["q", "k"]
+output = "s"
+transpose_b = true
+batch = 2
+heads = 4
+kv_heads = 2
+"#;
 
 const CONFIGS: [&str; 4] = [
     r#"{"model_type":"gpt2","n_embd":64,"n_layer":2,"n_head":4,"n_positions":128,"vocab_size":512}"#,
@@ -239,7 +273,8 @@ const CONFIGS: [&str; 4] = [
        "intermediate_size":128,"max_position_embeddings":256,"vocab_size":512,"rope_theta":1e4,"torch_dtype":"bfloat16"}"#,
     r#"{"model_type":"mixtral","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
        "intermediate_size":128,"num_local_experts":4,"num_experts_per_tok":2,"max_position_embeddings":256,
-       "sliding_window":null,"vocab_size":512,"tie_word_embeddings":true}"#,
+       "sliding_window":null,"vocab_size":512,"tie_word_embeddings":true,
+       "quantization_config":{"quant_method":"awq","bits":4,"group_size":32}}"#,
     r#"{"model_type":"bert","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":128,
        "max_position_embeddings":128,"type_vocab_size":2,"vocab_size":512}"#,
 ];
@@ -262,7 +297,9 @@ fn texts(bench: &Bench) -> Vec<Kind> {
         Kind {
             name: "workload",
             form: toml,
-            seeds: bytes(graphs.into_iter().chain((0..12).map(|number| pair(2, number).2.text()))),
+            seeds: bytes(
+                graphs.into_iter().chain([PACKED.to_owned()]).chain((0..12).map(|number| pair(2, number).2.text())),
+            ),
             read: |_, bytes| told(workload::parse("work.toml", text(bytes)?, &[], 0)).map(drop),
         },
         Kind {
