@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn rdusim(directory: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+/// Exit code, standard output and standard error of the program.
+pub(crate) fn rdusim(directory: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))
         .args(words)
         .current_dir(directory)

@@ -1,20 +1,10 @@
 //! Second operands stored in narrower formats: bytes, numbers, time, and what is refused.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
-/// Exit code, standard output and standard error of the program.
-fn rdusim(directory: &Path, words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))
-        .args(words)
-        .current_dir(directory)
-        .output()
-        .expect("the command starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
+use crate::first_steps::rdusim;
 
 fn json(directory: &Path, words: &[&str]) -> Value {
     let (code, stdout, stderr) = rdusim(directory, &[words, &["--format", "json"]].concat());
