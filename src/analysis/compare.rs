@@ -6,6 +6,7 @@ use crate::input::{Given, Override};
 use crate::map::summarize;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
+use crate::program::divided_over_tiers;
 use crate::report::{Document, File, Layout, Made, Page, Side};
 use crate::study::uncertainty::{self, Draws};
 use crate::workload::Workload;
@@ -32,6 +33,8 @@ pub struct Options {
 pub struct Ran {
     /// The chip, within the limits of its mapping.
     pub chip: AnyChip,
+    /// The graph that ran, where it is not the workload's: with blocks divided over memory tiers.
+    pub divided: Option<Workload>,
     /// Configurations; an RDU alone has any.
     pub configurations: Vec<Compiled>,
     /// Runs, in the order of the modes.
@@ -54,19 +57,20 @@ impl Ran {
             AnyChip::Rdu(chip) => {
                 let chip = chip.under(options.quality)?;
                 let how = (options.fidelity, options.skip);
-                let Execution { configurations, outcomes } =
-                    execute(&chip, workload, modes, how, &options.source, ended)?;
-                Self { chip: AnyChip::Rdu(Box::new(chip)), configurations, outcomes }
+                let divided = divided_over_tiers(&chip, workload);
+                let graph = divided.as_ref().unwrap_or(workload);
+                let Execution { configurations, outcomes } = execute(&chip, graph, modes, how, &options.source, ended)?;
+                Self { chip: AnyChip::Rdu(Box::new(chip)), divided, configurations, outcomes }
             }
             AnyChip::Gpu(gpu) => {
                 let outcomes = gpu::run(&gpu, workload, modes)?;
                 ended(Stage::Simulated);
-                Self { chip: AnyChip::Gpu(gpu), configurations: Vec::new(), outcomes }
+                Self { chip: AnyChip::Gpu(gpu), divided: None, configurations: Vec::new(), outcomes }
             }
             AnyChip::Bsp(bsp) => {
                 let outcomes = bsp::run(&bsp, workload, modes)?;
                 ended(Stage::Simulated);
-                Self { chip: AnyChip::Bsp(bsp), configurations: Vec::new(), outcomes }
+                Self { chip: AnyChip::Bsp(bsp), divided: None, configurations: Vec::new(), outcomes }
             }
         };
         Ok(ran)
@@ -80,6 +84,11 @@ impl Ran {
         self.outcomes.iter().try_for_each(Failure::unless_drained)
     }
 
+    /// The graph that ran, of which the configurations are: the workload's, or one with blocks divided over memory tiers.
+    pub fn graph<'a>(&'a self, workload: &'a Workload) -> &'a Workload {
+        self.divided.as_ref().unwrap_or(workload)
+    }
+
     /// For reports.
     pub fn side(&self) -> Side<'_> {
         Side { chip: self.chip.device(), outcomes: &self.outcomes }
@@ -87,9 +96,10 @@ impl Ran {
 
     fn layouts(&self, workload: &Workload) -> Vec<Layout> {
         let AnyChip::Rdu(chip) = &self.chip else { return Vec::new() };
+        let graph = self.graph(workload);
         let pairs = self.configurations.iter().zip(&self.outcomes);
         let layout = |(measured, outcome): (&Compiled, &Outcome)| {
-            Layout::new(chip, &summarize(chip, workload, &measured.configuration), outcome)
+            Layout::new(chip, &summarize(chip, graph, &measured.configuration), outcome)
         };
         pairs.map(layout).collect()
     }
@@ -155,7 +165,7 @@ pub fn add_ranges(
                     let sets: Vec<&Override> = sets.iter().collect();
                     template.chip(&sets)?.under(options.quality)
                 };
-                uncertainty::of_rdu(draws, own, workload, &ran.configurations, options.fidelity, &chip)
+                uncertainty::of_rdu(draws, own, ran.graph(workload), &ran.configurations, options.fidelity, &chip)
             }
             AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
                 uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {

@@ -13,6 +13,7 @@ use crate::import::{self, PHASES, Request};
 use crate::input::{Given, Override};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
+use crate::program::divided_over_tiers;
 use crate::proof::{self, Certificate, Mapped};
 use crate::workload::Workload;
 
@@ -80,7 +81,9 @@ impl ProofInputs<'_> {
             Given::File(path) => self.model.options_for(path)?,
             Given::Text { .. } => import::Options::default(),
         };
-        Ok((chip, import::take(self.workload, self.sets, self.seed, &options)?))
+        let workload = import::take(self.workload, self.sets, self.seed, &options)?;
+        let workload = divided_over_tiers(&chip, &workload).unwrap_or(workload);
+        Ok((chip, workload))
     }
 }
 

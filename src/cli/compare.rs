@@ -84,9 +84,10 @@ fn execute_all(
         Format::Table => report::table_of(&workload, &shown),
     };
     if let AnyChip::Rdu(chip) = &sides[0].chip {
-        configured::save(&args.configuration, chip, &workload, &sides[0].configurations)?;
+        let graph = sides[0].graph(&workload);
+        configured::save(&args.configuration, chip, graph, &sides[0].configurations)?;
         if let Some(path) = &args.trace {
-            write_trace(path, chip, &workload, &sides[0].configurations)?;
+            write_trace(path, chip, graph, &sides[0].configurations)?;
         }
     }
     // Files first: standard output shows a result only if everything asked for was done.
@@ -125,7 +126,7 @@ fn run_on(args: &SharedArgs, chip: AnyChip, workload: &Workload, modes: &[Mode],
         match &ran.chip {
             AnyChip::Rdu(chip) => {
                 watch.tell("simulate");
-                tell_gaps(chip, workload, &ran.outcomes);
+                tell_gaps(chip, ran.graph(workload), &ran.outcomes);
             }
             AnyChip::Gpu(_) => tell_running("kernels", &watch),
             AnyChip::Bsp(_) => tell_running("supersteps", &watch),

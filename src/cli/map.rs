@@ -3,6 +3,7 @@
 use crate::analysis::execute;
 use crate::input::Override;
 use crate::map::{summarize, tell_times};
+use crate::program::divided_over_tiers;
 use crate::{arch, report};
 
 use super::args::MapArgs;
@@ -18,6 +19,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let from = &args.configuration;
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, from)?;
+    let workload = divided_over_tiers(&chip, &workload).unwrap_or(workload);
     let mut watch = Stopwatch::start();
     let (how, source) = ((args.fidelity.into(), !args.no_skip), configured::source(from));
     let execution = progress::watched("compiling and simulating", || {

@@ -49,5 +49,5 @@ pub use schedule::Schedule;
 pub use sequence::SequenceRead;
 pub use stage::{Stage, continues, emits, forwards, merges};
 pub use stream::{OffChip, Stream};
-pub use tiers::{tensor_tiers, tier_remarks};
+pub use tiers::{divided_over_tiers, tensor_tiers, tier_remarks};
 pub use tree::{Broken, Tree, TreeWalk, tree_over};

@@ -6,22 +6,16 @@ use crate::index::Id;
 use crate::units::ByteSize;
 use crate::workload::{Tensor, TensorId, TensorRole, Workload};
 
+/// Numbers of repetitions that a division tries: the most that find room, and one or two fewer.
+const FEWER: u64 = 3;
+
 /// The first tier of the chip's list that still has room for each tensor; those of which most bytes move for every byte
 /// held choose first, of equals the earlier in the file.
 pub fn tensor_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Diagnostic> {
-    let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
     let held = workload.held_at_once();
-    let mut touches = vec![0.0; workload.tensors.len()];
-    for operator in &workload.operators {
-        for &tensor in operator.inputs.iter().chain([&operator.output]) {
-            touches[workload.base(tensor).index()] += operator.repeat as f64 / operator.every as f64;
-        }
-    }
-    let mut order: Vec<TensorId> = workload.tensors.ids().filter(|&t| workload.tensors[t].view.is_none()).collect();
-    let reuse = |t: &TensorId| touches[t.index()] / held[t.index()] as f64;
-    order.sort_by(|a, b| reuse(b).total_cmp(&reuse(a)));
+    let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
     let mut tiers = vec![TierId::from_index(0); workload.tensors.len()];
-    for id in order {
+    for id in hottest_first(workload, &held) {
         let tensor = &workload.tensors[id];
         let bytes = tensor.stored_bytes().saturating_mul(held[id.index()]);
         let Some(tier) = free.iter().position(|&left| left >= bytes) else {
@@ -36,6 +30,81 @@ pub fn tensor_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Dia
         }
     }
     Ok(tiers)
+}
+
+/// The workload with each repeated block divided where a tier is full: a tensor that has a copy for every repetition lies in
+/// the faster tier for as many repetitions as find room there, and in the next for the rest. `None` if every tensor fits a tier as
+/// a whole that is as fast as any has room for, and where a block cannot be divided ([`Workload::with_divided_block`]).
+///
+/// Capacities alone decide, so that a mapping of the divided graph is one at any rate of the memory.
+pub fn divided_over_tiers(chip: &Chip, workload: &Workload) -> Option<Workload> {
+    let mut divided: Option<Workload> = None;
+    // Each full tier divides one tensor.
+    for _ in 1..chip.memory.len() {
+        let graph = divided.as_ref().unwrap_or(workload);
+        let Some(division) = first_division(chip, graph) else { break };
+        let Some(next) = division.of(chip, graph) else { break };
+        divided = Some(next);
+    }
+    divided
+}
+
+/// A tensor that lies in two tiers.
+struct TierDivision {
+    tensor: TensorId,
+    block: usize,
+    /// Repetitions of the block of which it lies in `tier`.
+    first: u64,
+    tier: TierId,
+}
+
+impl TierDivision {
+    /// The divided graph. Two blocks hold twice what one repetition passes from operator to operator: where that takes the last
+    /// room, fewer repetitions lie in the tier.
+    fn of(&self, chip: &Chip, workload: &Workload) -> Option<Workload> {
+        let in_tier = |first: u64| {
+            let next = workload.with_divided_block(self.block, first)?;
+            let name = format!("{}[1-{first}]", workload.tensors[self.tensor].name);
+            let copy = next.tensors.position(|tensor| tensor.name == name)?;
+            let tiers = tensor_tiers(chip, &next).ok()?;
+            (tiers[copy.index()] == self.tier).then_some(next)
+        };
+        (0..self.first.min(FEWER)).find_map(|fewer| in_tier(self.first - fewer))
+    }
+}
+
+/// The first tensor, in the order in which they choose their tier, that finds no room as a whole in a tier that has room for
+/// some of its copies.
+fn first_division(chip: &Chip, workload: &Workload) -> Option<TierDivision> {
+    let held = workload.held_at_once();
+    let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
+    for id in hottest_first(workload, &held) {
+        let (each, copies) = (workload.tensors[id].stored_bytes(), held[id.index()]);
+        let bytes = each.saturating_mul(copies);
+        let roomiest = free.iter().position(|&left| left >= bytes)?;
+        if let Some((block, repeat)) = workload.block_of(id).filter(|&(_, repeat)| repeat == copies)
+            && let Some(tier) = free[..roomiest].iter().position(|&left| left >= each)
+        {
+            let first = (free[tier] / each.max(1)).min(repeat - 1);
+            return Some(TierDivision { tensor: id, block, first, tier: TierId::from_index(tier) });
+        }
+        free[roomiest] -= bytes;
+    }
+    None
+}
+
+/// Tensors that are no views, those of which most bytes move for every byte held first; of equals the earlier in the file.
+fn hottest_first(workload: &Workload, held: &[u64]) -> Vec<TensorId> {
+    let mut touches = vec![0.0; workload.tensors.len()];
+    for operator in &workload.operators {
+        for &tensor in operator.inputs.iter().chain([&operator.output]) {
+            touches[workload.base(tensor).index()] += operator.repeat as f64 / operator.every as f64;
+        }
+    }
+    let mut order: Vec<TensorId> = workload.tensors.ids().filter(|&t| workload.tensors[t].view.is_none()).collect();
+    let reuse = |t: &TensorId| touches[t.index()] / held[t.index()] as f64;
+    order.sort_by(|a, b| reuse(b).total_cmp(&reuse(a)));
+    order
 }
 
 /// What each tier holds, in a sentence a tier.

@@ -3,6 +3,7 @@
 //! `docs/workload-format.md` describes the file.
 
 mod declare;
+mod divide;
 mod dynamic;
 mod epilogue;
 mod form;

@@ -135,7 +135,7 @@ impl Bench {
         let outcomes =
             self.compiled.iter().map(|c| simulate_measured(&self.chip, &self.workload, c, Fidelity::Event)).collect();
         let chip = AnyChip::Rdu(Box::new(self.chip.clone()));
-        let ran = analysis::Ran { chip, configurations: self.compiled.clone(), outcomes };
+        let ran = analysis::Ran { chip, divided: None, configurations: self.compiled.clone(), outcomes };
         let files = analysis::page(&self.workload, &[ran], Made::new(String::new(), Vec::new()));
         let layout = files.into_iter().find(|file| file.name == "layout.json").expect("layouts");
         String::from_utf8(layout.bytes).expect("JSON is UTF-8")

@@ -51,6 +51,7 @@ mod steps;
 mod stopped;
 mod study;
 mod sums;
+mod tiers;
 mod trees;
 mod validate;
 mod verifier;

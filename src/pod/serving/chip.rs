@@ -10,6 +10,7 @@ use crate::gpu::{self, AttentionCall, Case};
 use crate::mode::Mode;
 use crate::model::{Part, Phase, write_part};
 use crate::outcome::{Fidelity, Outcome, SectionOutcome, StopReason};
+use crate::program::divided_over_tiers;
 use crate::units::Dtype;
 use crate::workload::{self, Workload};
 
@@ -134,6 +135,7 @@ fn on_rdu(chip: &Chip, stack: &Stack, service: &Service, pass: &Pass) -> Result<
     let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
     let run = |heads_as_rows: bool| -> Result<ChipTime, Diagnostic> {
         let workload = graph(service, pass, heads_as_rows)?;
+        let workload = divided_over_tiers(chip, &workload).unwrap_or(workload);
         let compiled = compile_with(chip, &workload, &[mode], Effort::Low, &BaseCache::default())?;
         let compiled = compiled.first().ok_or_else(|| Diagnostic::new("no mode was compiled"))?;
         let outcome = simulate_measured(chip, &workload, compiled, Fidelity::Event);

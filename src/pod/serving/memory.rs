@@ -8,7 +8,7 @@ use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::index::Id as _;
 use crate::model::{Activation, Phase};
-use crate::program::tensor_tiers;
+use crate::program::{divided_over_tiers, tensor_tiers};
 use crate::workload::TensorRole;
 
 /// Bytes of the fullest chip.
@@ -90,6 +90,7 @@ pub(super) fn tiers(
         is_last: memory.stage + 1 == service.parallel.pp,
     };
     let workload = graph(service, &pass, false)?;
+    let workload = divided_over_tiers(chip, &workload).unwrap_or(workload);
     let held = workload.held_at_once();
     let mut list: Vec<TierUse> =
         chip.memory.iter().map(|tier| TierUse { name: tier.name.clone(), ..TierUse::default() }).collect();
@@ -99,7 +100,7 @@ pub(super) fn tiers(
         let bytes = tensor.stored_bytes().saturating_mul(times);
         match tensor.role {
             TensorRole::Weight => tier.weights += bytes,
-            TensorRole::Input if tensor.name.ends_with("_cache") => tier.kv_cache += bytes,
+            TensorRole::Input if tensor.name.contains("_cache") => tier.kv_cache += bytes,
             _ => tier.activations += bytes,
         }
     }

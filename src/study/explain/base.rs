@@ -6,6 +6,7 @@ use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome, StopReason};
+use crate::program::divided_over_tiers;
 use crate::study::inputs::{Inputs, run, run_plain, simulated};
 use crate::workload::Workload;
 
@@ -27,6 +28,8 @@ pub(super) struct Base<'a> {
     pub(super) inputs: &'a Inputs,
     pub(super) question: &'a Question,
     pub(super) workload: &'a Workload,
+    /// The graph that ran: the workload's, or with blocks divided over the chip's memory tiers.
+    pub(super) graph: &'a Workload,
     pub(super) compiled: &'a [Compiled],
     pub(super) outcomes: &'a [Outcome],
 }
@@ -43,14 +46,16 @@ impl Base<'_> {
                 return Ok(outcomes.iter().map(|outcome| other.device().seconds(outcome.cycles)).collect());
             }
         };
-        let (_, outcomes) = run(&chip, self.workload, &self.question.modes, self.question.fidelity)?;
+        let divided = divided_over_tiers(&chip, self.workload);
+        let (_, outcomes) =
+            run(&chip, divided.as_ref().unwrap_or(self.workload), &self.question.modes, self.question.fidelity)?;
         let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
         for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
             let kept = match keeps {
-                Keeps::Configuration => simulated(&chip, self.workload, &kept.configuration, self.question.fidelity)?,
+                Keeps::Configuration => simulated(&chip, self.graph, &kept.configuration, self.question.fidelity)?,
                 Keeps::Mappings => {
-                    let Some(again) = recompiled(&chip, self.workload, &kept.configuration) else { continue };
-                    simulate_measured(&chip, self.workload, &again, self.question.fidelity)
+                    let Some(again) = recompiled(&chip, self.graph, &kept.configuration) else { continue };
+                    simulate_measured(&chip, self.graph, &again, self.question.fidelity)
                 }
                 Keeps::Nothing => continue,
             };

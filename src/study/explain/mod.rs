@@ -7,10 +7,13 @@ mod sections;
 mod text;
 mod uncertainty;
 
+use std::sync::Arc;
+
 use base::Base;
 
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
+use crate::program::divided_over_tiers;
 
 use super::inputs::{Inputs, run, run_all, run_plain};
 use additions::Addition;
@@ -30,11 +33,15 @@ pub fn explain(
 ) -> Result<Explanation, Diagnostic> {
     let chip = inputs.any_chip(&[])?;
     let workload = inputs.workload(&[], None)?;
+    let graph = match &chip {
+        AnyChip::Rdu(chip) => divided_over_tiers(chip, &workload).map_or_else(|| Arc::clone(&workload), Arc::new),
+        AnyChip::Gpu(_) | AnyChip::Bsp(_) => Arc::clone(&workload),
+    };
     let (compiled, outcomes) = match &chip {
-        AnyChip::Rdu(chip) => run(chip, &workload, &question.modes, question.fidelity)?,
+        AnyChip::Rdu(chip) => run(chip, &graph, &question.modes, question.fidelity)?,
         other => (Vec::new(), run_plain(other, &workload, &question.modes)?),
     };
-    let base = Base { inputs, question, workload: &workload, compiled: &compiled, outcomes: &outcomes };
+    let base = Base { inputs, question, workload: &workload, graph: &graph, compiled: &compiled, outcomes: &outcomes };
 
     let additions = additions::additions(&chip)?;
     let variants = if question.uncertainty { uncertainty::variants(inputs) } else { uncertainty::Variants::default() };

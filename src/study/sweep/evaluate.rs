@@ -13,7 +13,7 @@ use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity as RunFidelity, Outcome};
-use crate::program::Configuration;
+use crate::program::{Configuration, divided_over_tiers};
 use crate::report::Document;
 use crate::sim::{simulate, simulate_within};
 use crate::study::inputs::{Inputs, drained, run_plain, simulated};
@@ -108,7 +108,8 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn built(&self, setting: &Setting<'_>) -> Result<Built, Diagnostic> {
-        Ok(Built { chip: setting.inputs.any_chip(&setting.sets)?, workload: self.workload(setting)? })
+        let (chip, workload) = (setting.inputs.any_chip(&setting.sets)?, self.workload(setting)?);
+        Ok(Built { workload: on(&chip, workload), chip })
     }
 
     fn workload(&self, setting: &Setting<'_>) -> Result<Arc<Workload>, Diagnostic> {
@@ -183,8 +184,9 @@ impl<'a> Bench<'a> {
             sets.retain(|set| set.root() != Root::Arch || !is_rate(&set.path().join(".")));
         }
         // What is no grid has no configurations.
-        let AnyChip::Rdu(chip) = setting.inputs.any_chip(&sets)? else { return Ok(Vec::new()) };
-        let workload = self.workload(setting)?;
+        let chip = setting.inputs.any_chip(&sets)?;
+        let workload = on(&chip, self.workload(setting)?);
+        let AnyChip::Rdu(chip) = chip else { return Ok(Vec::new()) };
         let care = if self.study.compile == Compile::Coarse { Effort::Low } else { Effort::Full };
         compile_with(&chip, &workload, &self.study.modes, care, &self.bases(setting))
     }
@@ -194,7 +196,9 @@ impl<'a> Bench<'a> {
         let sets = &setting.sets;
         let workload = setting.inputs.workload_content(sets, setting.seed);
         let of_pcus = |path: &str| {
-            !(is_price(path) || is_rate(path) || path.starts_with("memory.") || path == "pmu.capacity_bytes")
+            // Capacities of memory tiers divide blocks: another graph.
+            let is_of_memory = path.starts_with("memory.") && !path.ends_with(".capacity_bytes");
+            !(is_price(path) || is_rate(path) || is_of_memory || path == "pmu.capacity_bytes")
         };
         let Some((chip, workload)) = setting.inputs.chip_content(sets, &|path| !of_pcus(path)).zip(workload) else {
             return Arc::default();
@@ -313,6 +317,12 @@ impl<'a> Bench<'a> {
             None => error,
         }
     }
+}
+
+/// The graph that runs on a chip: the workload's, or with blocks divided over its memory tiers.
+fn on(chip: &AnyChip, workload: Arc<Workload>) -> Arc<Workload> {
+    let AnyChip::Rdu(chip) = chip else { return workload };
+    divided_over_tiers(chip, &workload).map_or(workload, Arc::new)
 }
 
 /// The fastest run of several configurations of one mode; of equals the first. The one with the least bound runs first, and none
