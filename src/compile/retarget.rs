@@ -11,7 +11,7 @@ use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::assemble;
 use crate::compile::physical::route::Negotiation;
 use crate::compile::verified::after_all;
-use crate::cost::{StageWork, TileTables};
+use crate::cost::{StageWork, TileTables, chain};
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::program::{
@@ -256,7 +256,12 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
                 graph.simd_columns(s)
             };
             let most = graph.units(s).unwrap_or_else(|| columns.div_ceil(lanes)).max(1);
-            Some(Mapping::Simd(SimdMapping { pm: m.pm.min(nest.tile_rows), pn: m.pn.min(most), ..m }))
+            // On another chip a function may chain over more PCUs, or fewer: about as many PCUs in all.
+            let chain = chain(chip, graph.kind(s));
+            let pipelines = (m.pm * m.pn * m.chain / chain).max(1);
+            let pm = m.pm.min(nest.tile_rows).min(pipelines);
+            let pn = m.pn.min(most).min((pipelines / pm).max(1));
+            Some(Mapping::Simd(SimdMapping { pm, pn, chain, ..m }))
         }
     };
     of.stages.iter_enumerated().map(like).collect()

@@ -53,5 +53,6 @@ mod study;
 mod sums;
 mod tiers;
 mod trees;
+mod uncertainty;
 mod validate;
 mod verifier;
