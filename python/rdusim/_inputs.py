@@ -103,7 +103,8 @@ class Workload(_Input):
     """A workload: a built-in name, the path of a TOML, ONNX or ``config.json`` file, TOML text, or a dict.
 
     A model file takes ``dim`` (sizes that it leaves open), ``skip_unsupported`` and ``dtype``; a ``config.json`` also ``phase``,
-    ``batch``, ``seq`` and ``context``. It is read when something runs it, or by ``info``. Errors: ``InputError``.
+    ``batch``, ``seq``, ``context`` and, with experts, ``expert_load`` (``even``, ``uniform``, ``zipf:EXPONENT`` or the path of a
+    file with a number for each expert). It is read when something runs it, or by ``info``. Errors: ``InputError``.
     """
 
     _root, _kind = "workload", "workload"
@@ -120,6 +121,7 @@ class Workload(_Input):
         seq: int | None = None,
         context: int | None = None,
         dtype: str | None = None,
+        expert_load: str | None = None,
     ) -> None:
         super().__init__(source, name=name)
         self._preset: dict[str, Any] | None = None
@@ -131,6 +133,7 @@ class Workload(_Input):
             "seq": seq,
             "context": context,
             "dtype": dtype,
+            "expert_load": expert_load,
         }
 
     @classmethod

@@ -131,7 +131,7 @@ class Study:
         return f"Study({self.name!r}, {len(self)} points, columns {self.columns})"
 
 
-_MODEL_KEYS = ("phase", "batch", "seq", "context", "dtype")
+_MODEL_KEYS = ("phase", "batch", "seq", "context", "dtype", "expert_load")
 
 
 def _of_payload(payload: str) -> Study:

@@ -54,6 +54,7 @@ pub(crate) struct Model {
     seq: Option<u64>,
     context: Option<u64>,
     dtype: Option<String>,
+    expert_load: Option<String>,
 }
 
 impl Model {
@@ -66,6 +67,7 @@ impl Model {
             seq: self.seq,
             context: self.context,
             dtype: self.dtype.clone(),
+            expert_load: self.expert_load.clone(),
         })
     }
 }

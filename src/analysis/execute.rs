@@ -9,6 +9,7 @@ use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measure
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
+use crate::program::divided_over_tiers;
 use crate::saved;
 use crate::sim::{check_size, simulate_unskipped};
 use crate::workload::{OperatorId, Workload};
@@ -68,6 +69,11 @@ pub fn execute(
     let outcomes = simulated.collect();
     ended(Stage::Simulated);
     Ok(Execution { configurations, outcomes })
+}
+
+/// The graph that runs on a chip: the workload's, or with blocks divided over its memory tiers.
+pub fn graph_on(chip: &Chip, workload: Workload) -> Workload {
+    divided_over_tiers(chip, &workload).unwrap_or(workload)
 }
 
 /// Configurations of a file, else compiled ones.

@@ -14,7 +14,7 @@ mod validate;
 mod verify;
 
 pub use compare::{Options, Ran, Uncertainty, add_ranges, document, page};
-pub use execute::{Execution, Source, Stage, configurations, execute, refuse_models};
+pub use execute::{Execution, Source, Stage, configurations, execute, graph_on, refuse_models};
 pub use failure::Failure;
 pub use pod::{PodRequest, pod};
 pub use pod_search::{SearchRequest, pod_search};

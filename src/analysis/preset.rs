@@ -1,7 +1,7 @@
 //! The workload file of a model by its name and dimensions.
 
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Options, Phase, Position, Recompute, Sparsity, Storage, preset, write};
+use crate::model::{Activation, ExpertLoad, Options, Phase, Position, Recompute, Sparsity, Storage, preset, write};
 use crate::workload;
 
 /// A model, what is changed of it, and what is done with it.
@@ -89,6 +89,7 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
         recompute: request.recompute,
         dropout: request.dropout,
         storage: request.storage.clone(),
+        expert_load: ExpertLoad::default(),
         weights: Vec::new(),
         notes: Vec::new(),
     })?;

@@ -13,11 +13,10 @@ use crate::import::{self, PHASES, Request};
 use crate::input::{Given, Override};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
-use crate::program::divided_over_tiers;
 use crate::proof::{self, Certificate, Mapped};
 use crate::workload::Workload;
 
-use super::execute::{Execution, Source, Stage, execute};
+use super::execute::{Execution, Source, Stage, execute, graph_on};
 use super::failure::Failure;
 
 /// A certificate with the inputs that it is for.
@@ -44,6 +43,8 @@ pub struct ProofFile {
     context: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dtype: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expert_load: Option<String>,
     mapping: String,
     seed: u64,
     /// What is claimed.
@@ -82,7 +83,7 @@ impl ProofInputs<'_> {
             Given::Text { .. } => import::Options::default(),
         };
         let workload = import::take(self.workload, self.sets, self.seed, &options)?;
-        let workload = divided_over_tiers(&chip, &workload).unwrap_or(workload);
+        let workload = graph_on(&chip, workload);
         Ok((chip, workload))
     }
 }
@@ -114,6 +115,7 @@ pub fn prove(inputs: &ProofInputs<'_>, mode: Mode, ended: &mut dyn FnMut(Stage))
         seq: inputs.model.seq,
         context: inputs.model.context,
         dtype: inputs.model.dtype.clone(),
+        expert_load: inputs.model.expert_load.clone(),
         mapping: inputs.quality.name().to_owned(),
         seed: inputs.seed,
         certificate,
@@ -195,6 +197,7 @@ pub fn check(file: &ProofFile, texts: Option<(&Given, &Given)>) -> Result<(), Fa
         seq: file.seq,
         context: file.context,
         dtype: file.dtype.clone(),
+        expert_load: file.expert_load.clone(),
     };
     let files = (Path::new(&file.arch).into(), Path::new(&file.workload).into());
     let (arch, workload) = texts.unwrap_or((&files.0, &files.1));

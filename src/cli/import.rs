@@ -79,6 +79,10 @@ pub(super) struct ModelFileArgs {
     /// Of a model: data type of the workload [default: bf16]
     #[arg(long, value_enum)]
     pub(super) dtype: Option<ValueType>,
+    /// Of a config.json with experts, how tokens fall on them: `even`, `uniform`, `zipf:EXPONENT`, or a file with a number for
+    /// each expert [default: uniform]
+    #[arg(long, value_name = "LOAD")]
+    pub(super) expert_load: Option<String>,
 }
 
 impl ModelFileArgs {
@@ -92,6 +96,7 @@ impl ModelFileArgs {
             seq: self.seq,
             context: self.context,
             dtype: self.dtype.map(|dtype| crate::units::Dtype::from(dtype).name().to_owned()),
+            expert_load: self.expert_load.clone(),
         }
     }
 

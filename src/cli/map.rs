@@ -1,9 +1,8 @@
 //! `rdusim map`: how a workload is laid out on a chip.
 
-use crate::analysis::execute;
+use crate::analysis::{execute, graph_on};
 use crate::input::Override;
 use crate::map::{summarize, tell_times};
-use crate::program::divided_over_tiers;
 use crate::{arch, report};
 
 use super::args::MapArgs;
@@ -19,7 +18,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let from = &args.configuration;
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, from)?;
-    let workload = divided_over_tiers(&chip, &workload).unwrap_or(workload);
+    let workload = graph_on(&chip, workload);
     let mut watch = Stopwatch::start();
     let (how, source) = ((args.fidelity.into(), !args.no_skip), configured::source(from));
     let execution = progress::watched("compiling and simulating", || {

@@ -9,7 +9,7 @@ use super::families::{Fields, Model};
 use super::options::{Imported, Options};
 use crate::diagnostics::Diagnostic;
 use crate::input;
-use crate::model::{Architecture, Phase, Position, Recompute, Storage, WeightFile, write};
+use crate::model::{Architecture, ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, write};
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -22,7 +22,8 @@ const USUAL_SEQUENCE: u64 = 2048;
 
 /// Imports a config.
 pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
-    let fields = Fields { path: path.display().to_string(), map: object(path)? };
+    let expert_load = options.expert_load.clone();
+    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load };
     let family = fields.family()?;
     let Model { architecture, sequence: trained, mut notes } = fields.model(family, options.phase)?;
     let (mut batch, mut sequence, mut context) = (1, None, None);
@@ -95,6 +96,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         recompute: Recompute::None,
         dropout: false,
         storage,
+        expert_load: fields.expert_load.clone(),
         weights,
         notes,
     })?;
@@ -113,7 +115,8 @@ fn name_of(path: &Path, fields: &Fields) -> String {
 
 /// The dimensions of a model, what it is called, and the tokens of a sequence unless others are asked for.
 pub(super) fn architecture(path: &Path) -> Result<(String, Architecture, u64), Diagnostic> {
-    let fields = Fields { path: path.display().to_string(), map: object(path)? };
+    let expert_load = ExpertLoad::default();
+    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load };
     let Model { architecture, sequence, .. } = fields.model(fields.family()?, Phase::Training)?;
     Ok((name_of(path, &fields), architecture, sequence.min(USUAL_SEQUENCE)))
 }

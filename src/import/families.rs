@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, Experts, Extras, Latent, Norm, Phase, Position};
+use crate::model::{Activation, Architecture, ExpertLoad, Experts, Extras, Latent, Norm, Phase, Position};
 
 /// Families that are known, as `model_type` names them.
 const FAMILIES: [&str; 17] = [
@@ -55,6 +55,8 @@ pub(super) struct Model {
 pub(super) struct Fields {
     pub(super) path: String,
     pub(super) map: Map<String, Value>,
+    /// How tokens fall on experts, if the model has some.
+    pub(super) expert_load: ExpertLoad,
 }
 
 impl Fields {
@@ -174,6 +176,8 @@ impl Fields {
         };
         if let Some(experts) = self.experts(family, &architecture)? {
             self.with_experts(&mut architecture, experts, phase, &mut notes)?;
+        } else if self.expert_load != ExpertLoad::default() {
+            return Err(self.refused("`--expert-load` is for models with experts, and this one has none"));
         }
         let is_windowed = family != "gemma2" && self.flag("use_sliding_window", true)?;
         if is_windowed && self.any(&["sliding_window"])?.is_some_and(|window| window < sequence) {
@@ -296,6 +300,12 @@ impl Fields {
         notes: &mut Vec<String>,
     ) -> Result<(), Diagnostic> {
         let Experts { count, each, width, shared, .. } = experts;
+        if let ExpertLoad::Measured(counts) = &self.expert_load
+            && counts.len() as u64 != count
+        {
+            let title = format!("`--expert-load` names a file of {} experts, the model has {count}", counts.len());
+            return Err(Diagnostic::new(title).with_help("one number a line for each expert"));
+        }
         let node = self.any(&["decoder_sparse_step", "moe_layer_freq"])?.unwrap_or(1);
         if node != 1 || self.map.get("mlp_only_layers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
             return Err(self.refused("layers with and without experts take turns, which is not modelled"));
@@ -310,12 +320,13 @@ impl Fields {
             return Ok(());
         }
         let dense = self.map.get("first_k_dense_replace").and_then(Value::as_u64).unwrap_or(0);
-        architecture.extras.experts = Some(experts);
         architecture.extras.dense_layers = dense;
         notes.push(format!(
-            "the router of {count} experts is taken to spread tokens evenly, {each} for each; choosing the largest \
-             logits is not modelled"
+            "tokens are taken to fall {} on the {count} experts of a layer, {each} for each; those that the tokens are \
+             expected to meet are read, and each has as many rows as the busiest is expected to get",
+            self.expert_load.describe()
         ));
+        architecture.extras.experts = Some(experts);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 mod config;
 mod constant;
 mod draft;
+mod expert_load;
 mod families;
 mod fold;
 mod infer;
@@ -30,6 +31,7 @@ mod wire;
 
 use std::path::Path;
 
+pub use expert_load::expert_load_word;
 pub use options::{Imported, Options, PHASES, Request, is_model, is_onnx};
 
 use crate::diagnostics::Diagnostic;

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::diagnostics::Diagnostic;
-use crate::model::Phase;
+use crate::model::{ExpertLoad, Phase};
+
+use super::expert_load::expert_load;
 
 /// Whether a file is a model to be imported, by its ending.
 pub fn is_model(path: &Path) -> bool {
@@ -42,6 +44,8 @@ pub struct Options {
     pub masks_file: Option<String>,
     /// Of a `config.json`, what is done with the model.
     pub phase: Phase,
+    /// Of a `config.json` with experts, how tokens fall on them.
+    pub expert_load: ExpertLoad,
     /// Directory the workload will lie in, if that is not the model's.
     pub beside: Option<PathBuf>,
     /// Files of external data need not be there.
@@ -80,6 +84,9 @@ pub struct Request {
     pub context: Option<u64>,
     /// Data type of the workload; `bf16` if not given.
     pub dtype: Option<String>,
+    /// Of a `config.json` with experts, how tokens fall on them: `even`, `uniform`, `zipf:A` or a file of a number an expert;
+    /// `uniform` if not given.
+    pub expert_load: Option<String>,
 }
 
 impl Request {
@@ -122,7 +129,8 @@ impl Request {
         }
         let dtype = self.dtype.clone().unwrap_or_else(|| "bf16".to_owned());
         let phase = self.phase.unwrap_or_default();
-        Ok(Options { dims, skip_unsupported: self.skip_unsupported, dtype, phase, ..Options::default() })
+        let expert_load = self.expert_load.as_deref().map_or(Ok(ExpertLoad::default()), expert_load)?;
+        Ok(Options { dims, skip_unsupported: self.skip_unsupported, dtype, phase, expert_load, ..Options::default() })
     }
 
     /// The first flag that only a config.json takes.
@@ -132,6 +140,7 @@ impl Request {
             (self.batch.is_some(), "--batch"),
             (self.seq.is_some(), "--seq"),
             (self.context.is_some(), "--context"),
+            (self.expert_load.is_some(), "--expert-load"),
         ];
         given.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag)
     }

@@ -1,5 +1,7 @@
 //! What models of some families have beside the dimensions that all have.
 
+use super::experts::Experts;
+
 /// Parts of a model that most families lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property that models differ in on its own")]
@@ -35,29 +37,4 @@ pub struct Latent {
     pub rotated: u64,
     /// Of a head's values.
     pub value: u64,
-}
-
-/// Experts of a layer, of which a router chooses some for each token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Experts {
-    /// Experts.
-    pub count: u64,
-    /// Experts that a token meets.
-    pub each: u64,
-    /// Width of the feed-forward block of one.
-    pub width: u64,
-    /// Width of the block that every token meets; 0 if there is none.
-    pub shared: u64,
-    /// A gate scales what that block makes.
-    pub shared_gate: bool,
-}
-
-impl Experts {
-    /// Experts that at least one of `tokens` tokens meets, and the rows that each is given, if the router spreads the tokens
-    /// evenly.
-    pub fn met_by(&self, tokens: u64) -> (u64, u64) {
-        let visits = tokens.saturating_mul(self.each);
-        let met = self.count.min(visits).max(1);
-        (met, visits.div_ceil(met))
-    }
 }

@@ -1,6 +1,7 @@
 //! The parts of a layer: attention, with or without latent keys, and the feed-forward block, with or without experts.
 
-use super::extras::{Experts, Latent};
+use super::experts::Experts;
+use super::extras::Latent;
 use super::preset::{Activation, Position};
 use super::write::{Phase, Writer};
 
@@ -191,7 +192,7 @@ impl Writer<'_> {
     /// Experts: the router's logits, the rows of tokens gathered for each expert that a token meets, grouped products with a
     /// matrix an expert, and the rows gathered back and added up for each token.
     fn expert_block(&mut self, h: &str, experts: &Experts) -> String {
-        let (met, _) = experts.met_by(self.tokens());
+        let (met, _) = experts.met_by(self.tokens(), &self.options.expert_load);
         self.matrix("w_router", "hidden", "experts");
         self.operator("router", "gemm", &[h, "w_router"], "routes", "");
         self.operator("routing", "softmax", &["routes"], "routed", "");

@@ -2,6 +2,7 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod experts;
 mod extras;
 mod layers;
 mod part;
@@ -9,7 +10,8 @@ mod preset;
 mod storage;
 mod write;
 
-pub use extras::{Experts, Extras, Latent};
+pub use experts::{ExpertLoad, Experts};
+pub use extras::{Extras, Latent};
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
 pub use storage::{Storage, StorageFormat};

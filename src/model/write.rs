@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::extras::{Experts, Latent};
+use super::experts::{ExpertLoad, Experts};
+use super::extras::Latent;
 use super::preset::{Architecture, Norm, Position};
 use super::storage::{Storage, StorageFormat};
 use crate::diagnostics::Diagnostic;
@@ -95,6 +96,8 @@ pub struct Options {
     pub dropout: bool,
     /// How matrices and caches are stored.
     pub storage: Storage,
+    /// How tokens fall on experts.
+    pub expert_load: ExpertLoad,
     /// Files that matrices of the layers take their masks from, by the matrix's name.
     pub weights: Vec<(String, WeightFile)>,
     /// What every result is to say.
@@ -319,7 +322,7 @@ impl Writer<'_> {
         }
         if let Some(experts) = a.extras.experts {
             let Experts { count, each, width, shared, .. } = experts;
-            let (met, rows) = experts.met_by(self.tokens());
+            let (met, rows) = experts.met_by(self.tokens(), &self.options.expert_load);
             dims.extend([("experts", count), ("expert_width", width), ("shared_width", shared)]);
             dims.extend([("expert_rows", met * rows), ("visits", self.tokens() * each)]);
             dims.extend([("experts_by_hidden", count * a.hidden), ("experts_by_width", count * width)]);

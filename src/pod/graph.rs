@@ -2,7 +2,7 @@
 
 use super::parallel::Job;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Architecture, Options, Part, Phase, Position, Sparsity, Storage, write_part};
+use crate::model::{Architecture, ExpertLoad, Options, Part, Phase, Position, Sparsity, Storage, write_part};
 
 /// Which part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub(super) fn workload(job: &Job, piece: Piece) -> Result<String, Diagnostic> {
         recompute: job.parallel.recompute,
         dropout: false,
         storage: Storage::default(),
+        expert_load: ExpertLoad::default(),
         weights: Vec::new(),
         notes: Vec::new(),
     };

@@ -121,6 +121,7 @@ const MODULES: [(&str, &[&str]); 29] = [
             "workload",
             "import",
             "mode",
+            "program",
             "outcome",
             "proof",
             "compile",

@@ -8,6 +8,7 @@ mod cases;
 mod cli;
 mod deadlock;
 mod doubling;
+mod experts;
 mod faults;
 mod ffn;
 mod fidelity;

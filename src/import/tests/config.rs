@@ -174,7 +174,7 @@ fn configs_that_cannot_be_used_are_refused() {
     let mixtral = r#"{"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 100, "num_local_experts": 8,
         "num_experts_per_tok": 2}"#;
-    assert!(config(mixtral, &options()).unwrap().contains("the router of 8 experts"));
+    assert!(config(mixtral, &options()).unwrap().contains("equally likely on the 8 experts"));
     let masked = Options { masks: true, masks_file: Some("x".to_owned()), ..options() };
     assert!(config(mixtral, &masked).unwrap_err().title().contains("model.safetensors` is not there"));
     let unknown = Options { dims: vec![("other".to_owned(), 2)], ..options() };

@@ -2,7 +2,7 @@
 
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, Norm, Options, Phase, Position, Sparsity, Storage};
+use crate::model::{Activation, Architecture, ExpertLoad, Norm, Options, Phase, Position, Sparsity, Storage};
 
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
@@ -174,6 +174,7 @@ impl Service {
             recompute: Recompute::None,
             dropout: false,
             storage: Storage::default(),
+            expert_load: ExpertLoad::default(),
             weights: Vec::new(),
             notes: Vec::new(),
         }

@@ -47,6 +47,7 @@ pub(super) struct ModelSpec {
     pub(super) seq: Option<Spanned<Count>>,
     pub(super) context: Option<Spanned<Count>>,
     pub(super) dtype: Option<Spanned<String>>,
+    pub(super) expert_load: Option<Spanned<String>>,
 }
 
 /// `[[axes]]`

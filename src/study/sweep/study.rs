@@ -223,6 +223,12 @@ impl Checker<'_> {
             let known = ["bf16", "fp16", "fp32", "int8"];
             known[self.source.keyword("model.dtype", word, &known)?].clone_into(&mut options.dtype);
         }
+        if let Some(word) = &spec.expert_load {
+            let refused =
+                |why: &str| self.source.error(word.span(), format!("`model.expert_load`: {why}"), "not a load");
+            let load = import::expert_load_word(word.get_ref()).map_err(refused)?;
+            options.expert_load = load.ok_or_else(|| refused("expected `even`, `uniform` or `zipf:EXPONENT`"))?;
+        }
         let sizes =
             [("batch", "batch", &spec.batch), ("seq", "sequence", &spec.seq), ("context", "context", &spec.context)];
         for (key, name, size) in sizes {
