@@ -446,12 +446,15 @@ impl Builder<'_> {
         let passes = 1.0 + comm.backward_ratio + again;
         let layers = (job.architecture.layers * job.micro_batches()) as f64;
         let of_level = |list: &[u64], level: usize| list.get(level).copied().unwrap_or(0);
+        // Passes that begin with what another stage has sent.
+        let received = 2 * (p.pp * p.schedule.parts() - 1) * job.micro_batches() * u64::from(p.pp > 1);
         let levels = self.network.levels().iter().enumerate();
         levels
             .map(|(at, level)| {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
                 // Of the embedding's output, and of the gradient of what the logits read.
-                let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at);
+                let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at)
+                    + received * of_level(&comm.received_by_level, at);
                 let sharded = of_level(streams, at);
                 let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);
                 (level.name.clone(), tensor.round() as u64 + rest)

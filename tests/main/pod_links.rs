@@ -126,6 +126,30 @@ fn transfers_have_the_latency_of_their_level() {
     }
 }
 
+/// Tensor ranks that each send a part of an activation send its bytes once, and gather them where they arrive.
+#[test]
+fn what_is_sent_in_parts_is_gathered() {
+    let parts = |value: bool| dgx_a100(&[&format!("arch.stack.megatron-2021.scatter_gather={value}")]);
+    let of = |parts: &System| {
+        let step = train(parts, "tp=4,pp=2,recompute=full");
+        (step.traffic[0].1, step.time.tensor_comm)
+    };
+    let (whole, part) = (of(&parts(false)), of(&parts(true)));
+    // 8 micro-batches over a border, there and back. Whole, 4 ranks send all of it; in parts they send it once, and each
+    // gets the other 3/4 by the gather.
+    let activation = 1024 * 1024 * 2;
+    let sent = |ranks: u64, gathered: u64| 2 * 8 * (ranks + gathered) * activation;
+    assert_eq!(whole.0 - part.0, sent(4, 0) - sent(1, 3));
+    assert!(part.1 > whole.1, "{part:?} and {whole:?}");
+    // With the gradients divided over replicas, passes are simulated in units.
+    let step = train(&parts(true), "tp=4,pp=2,dp=2,zero=2,recompute=full");
+    let t = step.time;
+    let all =
+        t.compute + t.recompute + t.tensor_comm + t.pipeline_comm + t.bubble + t.data_comm + t.optimizer + t.other;
+    assert!((all / step.step_s - 1.0).abs() < 1e-9, "{all} of {}", step.step_s);
+    assert!(t.compute > 0.0);
+}
+
 /// Faster chips and links than a DGX A100's, by no more than the published rates.
 #[test]
 fn a_dgx_h100_is_faster_by_no_more_than_its_rates() {
