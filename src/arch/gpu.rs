@@ -73,6 +73,10 @@ pub struct GemmLibrary {
     pub step_bytes: u64,
     /// Steps whose operands are under way or in shared memory.
     pub pipeline: u64,
+    /// Warps that one read of shared memory serves: those that issue an instruction of the tensor cores together.
+    pub read_warps: u64,
+    /// Thread blocks in a line of tiles that bring the operand they share from the L2 once, by multicast.
+    pub cluster_blocks: u64,
     /// Clock held under tensor load, over boost.
     pub sustained_share: f64,
     /// Cycles a step costs beyond its data.

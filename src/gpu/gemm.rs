@@ -72,12 +72,23 @@ impl<'a> Tile<'a> {
         ((self.rows + self.columns) * self.depth * self.p.element_bytes) as f64
     }
 
+    /// Bytes that the L2 gives for a step of a thread block: those of a cluster share one operand, the one that saves more.
+    fn l2_step_bytes(&self) -> f64 {
+        let (p, most) = (self.p, self.gpu.gemm.cluster_blocks);
+        // Reads of an operand by a line of tiles that share it, over its tiles.
+        let share = |tiles: u64| tiles.div_ceil(most) as f64 / tiles.max(1) as f64;
+        let of_b = if p.groups.is_empty() { share(p.m.div_ceil(self.rows)) } else { 1.0 };
+        let of_a = share(p.n.div_ceil(self.columns));
+        let (rows, columns) = (self.rows as f64, self.columns as f64);
+        (rows + columns * of_b).min(rows * of_a + columns) * (self.depth * p.element_bytes) as f64
+    }
+
     /// Cycles of a step with `resident` thread blocks on the SM: tensor cores, shared memory and the way from the L2
     /// work at once; the latency of memory is hidden as far as steps are under way.
     fn step_cycles(&self, resident: u64) -> f64 {
         let gpu = self.gpu;
         let tensor = (self.rows * self.columns * self.depth) as f64 / self.p.macs_per_cycle;
-        let shared = shared_bytes(self.rows, self.columns, self.depth * self.p.element_bytes) as f64
+        let shared = shared_bytes(gpu, self.rows, self.columns, self.depth * self.p.element_bytes) as f64
             / gpu.sm.shared_bytes_per_cycle as f64;
         let port = self.step_bytes() / gpu.sm.l2_bytes_per_cycle as f64;
         let under_way = (gpu.gemm.pipeline.saturating_sub(1).max(1) * resident) as f64;
@@ -195,7 +206,7 @@ impl<'a> Tile<'a> {
     fn finish(&self, (busiest, mean, phases): (f64, f64, f64), sms: u64, resident: u64, steps: f64) -> KernelTime {
         let gpu = self.gpu;
         let (a_read, b_read) = self.read_bytes(sms * resident);
-        let l2_bytes = steps * self.step_bytes() + self.p.epilogue_read_bytes + self.p.write_bytes;
+        let l2_bytes = steps * self.l2_step_bytes() + self.p.epilogue_read_bytes + self.p.write_bytes;
         let l2 = l2_bytes / gpu.l2.bytes_per_cycle as f64;
         let moved = a_read + b_read + self.p.epilogue_read_bytes + self.p.write_bytes;
         let memory = moved / self.memory_rate(sms * resident);
@@ -267,9 +278,9 @@ impl<'a> Tile<'a> {
 }
 
 /// Bytes that shared memory writes and reads in a step of a tile, whose rows take `step_bytes` each: every operand is
-/// written once, and read by every warp that needs it.
-pub(super) fn shared_bytes(rows: u64, columns: u64, step_bytes: u64) -> u64 {
-    let warps = (rows * columns / WARP_ELEMENTS).clamp(4, 8);
+/// written once, and read by every warp that needs it, or once for the warps that issue an instruction together.
+pub(super) fn shared_bytes(gpu: &Gpu, rows: u64, columns: u64, step_bytes: u64) -> u64 {
+    let warps = (rows * columns / WARP_ELEMENTS).clamp(4, 8).div_ceil(gpu.gemm.read_warps);
     let read = (0..=3)
         .map(|power| 1 << power)
         .filter(|across| warps.is_multiple_of(*across))

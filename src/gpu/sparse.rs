@@ -87,7 +87,7 @@ fn blocks(gpu: &Gpu, p: &Product, mask: &BlockMask, rows: u64, b_bytes: f64) -> 
     let step_bytes = ((rows + wide) * deep * p.element_bytes) as f64;
     let resident = (gpu.sm.shared_bytes as f64 / (gpu.gemm.pipeline as f64 * step_bytes)).clamp(1.0, 8.0).floor();
     let tensor = (rows * wide * deep) as f64 / p.macs_per_cycle;
-    let shared = shared_bytes(rows, wide, deep * p.element_bytes) as f64 / gpu.sm.shared_bytes_per_cycle as f64;
+    let shared = shared_bytes(gpu, rows, wide, deep * p.element_bytes) as f64 / gpu.sm.shared_bytes_per_cycle as f64;
     let busy = tensor.max(shared) / gpu.gemm.sustained_share;
     let port = step_bytes / gpu.sm.l2_bytes_per_cycle as f64;
     let step = busy.max(port) + (gpu.gemm.step_overhead_cycles + gpu.block_sparse.block_overhead_cycles) / resident;
@@ -133,7 +133,7 @@ pub(super) fn sampled(gpu: &Gpu, p: &Product, mask: &BlockMask) -> Chosen {
     let step_bytes = ((high + wide) * deep * p.element_bytes) as f64;
     let resident = (gpu.sm.shared_bytes as f64 / (gpu.gemm.pipeline as f64 * step_bytes)).clamp(1.0, 16.0).floor();
     let tensor = (high * wide * deep) as f64 / p.macs_per_cycle;
-    let shared = shared_bytes(high, wide, deep * p.element_bytes) as f64 / gpu.sm.shared_bytes_per_cycle as f64;
+    let shared = shared_bytes(gpu, high, wide, deep * p.element_bytes) as f64 / gpu.sm.shared_bytes_per_cycle as f64;
     let busy = tensor.max(shared) / gpu.gemm.sustained_share;
     let step = busy.max(step_bytes / gpu.sm.l2_bytes_per_cycle as f64) + gpu.gemm.step_overhead_cycles / resident;
     let steps = blocks as f64 * p.k.div_ceil(deep) as f64;

@@ -212,12 +212,18 @@ impl Builder<'_> {
         steps
     }
 
-    /// A binary heap over the group, and for the second half of the data over the group in reverse.
+    /// A binary heap over the group, and for the second half of the data over the group in reverse. What is broadcast by two
+    /// trees comes from a member outside both.
     fn tree(&self, group: &[u64], double: bool) -> Phase {
+        let has_source = double && self.kind == CollectiveKind::Broadcast;
+        let (source, group) = (group[0], if has_source { &group[1..] } else { group });
         let reversed: Vec<u64> = group.iter().rev().copied().collect();
         let trees = if double { vec![group, &reversed[..]] } else { vec![group] };
         let bytes = self.bytes.div_ceil(trees.len() as u64);
         let mut demand = Demand::default();
+        for order in trees.iter().filter(|_| has_source) {
+            self.network.flow(&mut demand, (source, order[0]), bytes);
+        }
         for order in &trees {
             for child in 1..order.len() {
                 let (down, up) = ((order[(child - 1) / 2], order[child]), (order[child], order[(child - 1) / 2]));
@@ -230,6 +236,9 @@ impl Builder<'_> {
         // The longest way from the root to a leaf.
         let ways = if self.kind == CollectiveKind::AllReduce { 2 } else { 1 };
         let mut steps = vec![0; self.network.levels().len()];
+        if let Some(level) = self.network.level_of(source, group[0]) {
+            steps[level] += 1;
+        }
         let mut at = group.len() - 1;
         while at > 0 {
             if let Some(level) = self.network.level_of(group[at], group[(at - 1) / 2]) {

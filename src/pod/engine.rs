@@ -13,7 +13,7 @@ use crate::fluid::{ActivityId, Completion};
 mod plan;
 mod streams;
 
-pub use plan::{Actor, Passes, Plan, Reduction, Simulated, Span, SpanKind, Spent, Unit};
+pub use plan::{Actor, Passes, Plan, Reduction, ReductionPhase, Simulated, Span, SpanKind, Spent, Unit};
 pub use streams::{Collective, Stream};
 use streams::{Next, Streams};
 
@@ -127,7 +127,7 @@ pub fn simulate(plan: &Plan, network: &Network<'_>) -> Simulated {
     let (mut reductions, mut reduction_of_activity) = (Vec::new(), BTreeMap::new());
     for (index, reduction) in plan.reductions.iter().enumerate() {
         let flows: Vec<Flow> =
-            reduction.phases.iter().map(|(_, demand)| traffic.add(demand, reduction.rate_share)).collect();
+            reduction.phases.iter().map(|phase| traffic.add(&phase.demand, phase.rate_share)).collect();
         reduction_of_activity.extend(flows.iter().filter_map(Flow::activity).map(|activity| (activity, index)));
         reduction.actors.iter().for_each(|&actor| states[actor].reductions_left += 1);
         reductions.push(Reducing { flows, phase: 0, missing: reduction.actors.len(), since: 0 });
@@ -476,8 +476,8 @@ impl Engine<'_, '_> {
     fn next_phase(&mut self, index: usize, now: u64) {
         let plan = self.plan;
         let reduction = &plan.reductions[index];
-        if let Some((delay, _)) = reduction.phases.get(self.reductions[index].phase) {
-            self.events.push(Reverse((now + delay, Event::Reduce(index))));
+        if let Some(phase) = reduction.phases.get(self.reductions[index].phase) {
+            self.events.push(Reverse((now + phase.delay_ns, Event::Reduce(index))));
             return;
         }
         for &actor in &reduction.actors {

@@ -5,6 +5,7 @@
 //! `docs/pods.md` has the rules of overlap.
 
 mod collective;
+mod dragonfly;
 mod engine;
 mod goodput;
 mod graph;
@@ -22,8 +23,10 @@ mod system;
 mod training;
 
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
+pub use dragonfly::Dragonfly;
 pub use engine::{
-    Actor, Collective, Passes, Plan, Reduction, Simulated, Span, SpanKind, Spent, Stream, Unit, simulate,
+    Actor, Collective, Passes, Plan, Reduction, ReductionPhase, Simulated, Span, SpanKind, Spent, Stream, Unit,
+    simulate,
 };
 pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};

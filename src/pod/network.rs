@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::dragonfly::Channel;
 use super::system::{Level, System, Topology};
 use crate::fluid::{ActivityId, Fluid, Rate, ResourceId, Usage};
 
@@ -18,15 +19,17 @@ pub struct Link {
     pub level: usize,
     /// Which group of members of this level.
     group: u64,
-    /// The member that sends; of what a switch sends to a member, that member.
+    /// The member that sends; of what a switch sends to a member, that member; of routers, the router.
     member: u64,
     /// Which of its links.
     port: u64,
 }
 
-/// Ports of a member on a switch.
+/// Ports of a member on a switch or a router.
 const OUT: u64 = 0;
 const IN: u64 = 1;
+/// The first port of a router to others of its group; those to other groups follow.
+const ROUTERS: u64 = 2;
 
 /// Bytes over links.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -125,6 +128,21 @@ impl<'s> Network<'s> {
                 }
                 hops
             }
+            Topology::Dragonfly(of) => {
+                hop(a, OUT);
+                hop(b, IN);
+                let mut between = 0;
+                of.route((a, b), bytes, |router, channel, bytes| {
+                    let port = match channel {
+                        Channel::Local(peer) => ROUTERS + peer,
+                        Channel::Global(link) => ROUTERS + of.routers + link,
+                    };
+                    *demand.bytes.entry(Link { level: at, group, member: router, port }).or_default() += bytes;
+                    between += bytes;
+                });
+                demand.by_level[at] += between;
+                1
+            }
         };
         demand.by_level[at] += bytes * hops;
     }
@@ -138,6 +156,11 @@ impl<'s> Network<'s> {
             Topology::FullyConnected => all / (level.members - 1).max(1) as f64,
             Topology::Ring => all / 2.0,
             Topology::Torus(sizes) => all / (2 * sizes.len()) as f64,
+            Topology::Dragonfly(_) if link.port < ROUTERS => all,
+            Topology::Dragonfly(of) => {
+                let links = if link.port < ROUTERS + of.routers { of.local_links } else { 1 };
+                level.link_gb_per_s * links as f64 * level.sustained_share
+            }
         }
     }
 

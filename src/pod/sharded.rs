@@ -33,9 +33,20 @@ fn pieces_of<'p>(job: &Job, pieces: &'p Pieces, (stage, part): (u64, u64)) -> Ve
     list
 }
 
+/// What the forward and the backward pass of a part of a stage take first: gathering what other stages have sent.
+fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> [Pass; 2] {
+    let p = &job.parallel;
+    let is_end = [stage == 0 && part == 0, stage + 1 == p.pp && part + 1 == p.schedule.parts()];
+    is_end.map(|is_end| {
+        let tensor_comm = if is_end || p.pp == 1 { 0.0 } else { pieces.received };
+        Pass { tensor_comm, ..Pass::default() }
+    })
+}
+
 /// Forward pass, backward pass and pass for gradients of weights of a part of a stage.
 pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass; 3] {
-    let mut sum = [Pass::default(); 3];
+    let [forward, backward] = received(job, pieces, place);
+    let mut sum = [forward, backward, Pass::default()];
     for (_, piece, _) in pieces_of(job, pieces, place) {
         let own = [piece.forward, piece.backward, piece.weights];
         sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
@@ -74,6 +85,11 @@ pub(super) fn passes(job: &Job, pieces: &Pieces, stage: u64, update_ns: u64) -> 
         }
         backward.reverse();
         weights.reverse();
+        for (pass, received) in [&mut forward, &mut backward].into_iter().zip(received(job, pieces, place)) {
+            if received.tensor_comm > 0.0 {
+                pass.insert(0, Unit { ns: ns(received.tensor_comm), ..Unit::default() });
+            }
+        }
         all.forward.push(forward);
         all.backward.push(backward);
         all.weights.push(weights);

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
+use super::dragonfly::Dragonfly;
 use super::system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
 use crate::arch::{self, AnyChip, Orchestration};
 use crate::diagnostics::Diagnostic;
@@ -24,6 +25,9 @@ const GB_PER_S: RangeInclusive<f64> = 0.001..=1e5;
 const US: RangeInclusive<f64> = 0.0..=1e6;
 /// A share that is not 0.
 const SHARE: RangeInclusive<f64> = 0.001..=1.0;
+/// Topologies that have dimensions, by their place among the names.
+const TORUS: usize = 3;
+const DRAGONFLY: usize = 4;
 /// A factor.
 const FACTOR: RangeInclusive<f64> = 0.01..=100.0;
 
@@ -51,6 +55,7 @@ struct LevelSpec {
     members: Spanned<Count>,
     topology: Spanned<String>,
     dimensions: Option<Spanned<Vec<Spanned<Count>>>>,
+    router_links: Option<Spanned<Vec<Spanned<Count>>>>,
     links: Spanned<Count>,
     link_gb_per_s: Spanned<Real>,
     sustained_share: Spanned<Real>,
@@ -195,36 +200,7 @@ fn level(source: &Source, spec: &LevelSpec) -> Result<Level, Diagnostic> {
     let name = source.name("level.name", &spec.name)?;
     let field = |key: &str| format!("level.{name}.{key}");
     let members = source.count(&field("members"), &spec.members, MEMBERS)?;
-    let chosen = source.keyword(&field("topology"), &spec.topology, &Topology::NAMES)?;
-    let topology = match (chosen, &spec.dimensions) {
-        (3, Some(list)) => {
-            let sizes = list.get_ref().iter();
-            let sizes: Vec<u64> =
-                sizes.map(|size| source.count(&field("dimensions"), size, MEMBERS)).collect::<Result<_, _>>()?;
-            let product = sizes.iter().fold(1u64, |product, size| product.saturating_mul(*size));
-            if product != members {
-                let title =
-                    format!("`{}` have {product} places, `{}` is {members}", field("dimensions"), field("members"));
-                return Err(source.error_among(
-                    &[list.span(), spec.members.span()],
-                    title,
-                    "their product must be equal",
-                ));
-            }
-            Topology::Torus(sizes)
-        }
-        (3, None) => {
-            let title = format!("`{}` is missing: a torus has the sizes of its dimensions", field("dimensions"));
-            return Err(source.error(spec.topology.span(), title, "expected `dimensions = [x, y]` beside it"));
-        }
-        (_, Some(list)) => {
-            let title = format!("`{}` has no effect on a {}", field("dimensions"), Topology::NAMES[chosen]);
-            return Err(source.error(list.span(), title, "only a torus has dimensions"));
-        }
-        (0, None) => Topology::Switch,
-        (1, None) => Topology::FullyConnected,
-        _ => Topology::Ring,
-    };
+    let topology = topology(source, spec, members, &field)?;
     Ok(Level {
         members,
         topology,
@@ -234,6 +210,69 @@ fn level(source: &Source, spec: &LevelSpec) -> Result<Level, Diagnostic> {
         message_us: source.real(&field("message_us"), &spec.message_us, US)?,
         name,
     })
+}
+
+fn topology(
+    source: &Source,
+    spec: &LevelSpec,
+    members: u64,
+    field: &impl Fn(&str) -> String,
+) -> Result<Topology, Diagnostic> {
+    let chosen = source.keyword(&field("topology"), &spec.topology, &Topology::NAMES)?;
+    let name = Topology::NAMES[chosen];
+    let has =
+        [(&spec.dimensions, "dimensions", chosen >= TORUS), (&spec.router_links, "router_links", chosen == DRAGONFLY)];
+    for (list, key, is_taken) in has {
+        if let Some(list) = list.as_ref().filter(|_| !is_taken) {
+            let title = format!("`{}` has no effect on a {name}", field(key));
+            let help = if key == "dimensions" { "only a torus and a dragonfly have" } else { "only a dragonfly has" };
+            return Err(source.error(list.span(), title, format!("{help} `{key}`")));
+        }
+    }
+    let list = |list: &Option<Spanned<Vec<Spanned<Count>>>>, key: &str, range: RangeInclusive<u64>, example: &str| {
+        let Some(list) = list else {
+            let title = format!("`{}` is missing: a {name} has it", field(key));
+            return Err(source.error(spec.topology.span(), title, format!("expected `{key} = {example}` beside it")));
+        };
+        let values = list.get_ref().iter().map(|value| source.count(&field(key), value, range.clone()));
+        Ok((list.span(), values.collect::<Result<Vec<u64>, _>>()?))
+    };
+    match chosen {
+        0 => return Ok(Topology::Switch),
+        1 => return Ok(Topology::FullyConnected),
+        2 => return Ok(Topology::Ring),
+        _ => {}
+    }
+    let example = if chosen == TORUS { "[x, y]" } else { "[members of a router, routers of a group, groups]" };
+    let (span, sizes) = list(&spec.dimensions, "dimensions", MEMBERS, example)?;
+    let product = sizes.iter().fold(1u64, |product, size| product.saturating_mul(*size));
+    if product != members {
+        let title = format!("`{}` have {product} places, `{}` is {members}", field("dimensions"), field("members"));
+        return Err(source.error_among(&[span, spec.members.span()], title, "their product must be equal"));
+    }
+    if chosen == TORUS {
+        return Ok(Topology::Torus(sizes));
+    }
+    let &[of_router, routers, groups] = &sizes[..] else {
+        let title = format!("`{}` has {} numbers, a dragonfly has 3", field("dimensions"), sizes.len());
+        return Err(source.error(span, title, format!("expected {example}")));
+    };
+    let (span, links) =
+        list(&spec.router_links, "router_links", LINKS, "[to each router of its group, to other groups]")?;
+    let &[local_links, global_links] = &links[..] else {
+        let title = format!("`{}` has {} numbers, expected 2", field("router_links"), links.len());
+        return Err(source.error(span, title, "expected [to each router of its group, to other groups]"));
+    };
+    let others = (groups - 1).max(1);
+    if groups > 1 && (routers * global_links % others != 0 || routers * global_links / others > *LINKS.end()) {
+        let title = format!(
+            "the {routers} x {global_links} links of a group to other groups do not divide over the {others} others, or are \
+             more than {} to each",
+            LINKS.end()
+        );
+        return Err(source.error(span, title, "expected routers x links a multiple of groups - 1"));
+    }
+    Ok(Topology::Dragonfly(Dragonfly { members: of_router, routers, groups, local_links, global_links }))
 }
 
 fn protocol(source: &Source, spec: &ProtocolSpec) -> Result<Protocol, Diagnostic> {

@@ -86,6 +86,8 @@ pub(super) struct Pieces {
     pub embedding: PieceTime,
     /// The logits and the loss.
     pub logits: PieceTime,
+    /// Gathering what the tensor ranks of another stage have each sent a part of.
+    pub received: f64,
 }
 
 /// Tensor collectives of a micro-batch.
@@ -105,6 +107,10 @@ pub(super) struct TensorComm {
     pub by_level: Vec<u64>,
     /// Passes' worth of them in a backward pass, over a forward pass.
     pub backward_ratio: f64,
+    /// Seconds of gathering an activation from the parts that the ranks have received.
+    pub received: f64,
+    /// Its bytes by level.
+    pub received_by_level: Vec<u64>,
 }
 
 /// The collectives of the tensor groups of the first stage, all at the same time.
@@ -123,6 +129,7 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
     let run = |kind| plan(&network, &system.protocols, &stack.library, None, &Call { kind, groups: &groups, bytes });
     let all = run(CollectiveKind::AllReduce)?;
     if !p.sp {
+        let received = stack.scatter_gather.then(|| run(CollectiveKind::AllGather)).transpose()?;
         let by_level = all.by_level().iter().map(|bytes| 2 * bytes).collect();
         let pass = 2.0 * all.seconds;
         return Ok(TensorComm {
@@ -133,6 +140,8 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
             launches: 2,
             by_level,
             backward_ratio: 1.0,
+            received: received.as_ref().map_or(0.0, |gather| gather.seconds),
+            received_by_level: received.map_or_else(Vec::new, |gather| gather.by_level()),
         });
     }
     let (gather, scatter) = (run(CollectiveKind::AllGather)?, run(CollectiveKind::ReduceScatter)?);
@@ -148,6 +157,7 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
         launches: 4,
         by_level,
         backward_ratio: 1.5,
+        ..TensorComm::default()
     })
 }
 
@@ -177,6 +187,7 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
 /// The times of all pieces, from what the chip's simulation gave.
 pub(super) fn finished(system: &System, job: &Job, comm: &TensorComm, raw: &Pieces) -> Pieces {
     let (mut of, count) = (*raw, job.layers_of_part());
+    of.received = comm.received;
     if matches!(system.chip, AnyChip::Gpu(_)) {
         (of.layers.forward, of.layers.backward) = (raw.layers.forward.times(count), raw.layers.backward.times(count));
         of.layers.weights = raw.layers.weights.times(count);
@@ -243,6 +254,7 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
         layers: PieceTime { forward, backward, weights, update: 0.0 },
         embedding: plain(&kernels::embedding(job), comm.single, 0.0)?,
         logits: plain(&kernels::logits(job), 0.0, comm.single)?,
+        received: 0.0,
     })
 }
 
@@ -281,5 +293,6 @@ fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
         layers: run(Piece::Layers(job.layers_of_part()))?,
         embedding: run(Piece::Embedding)?,
         logits: run(Piece::Logits)?,
+        received: 0.0,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::dragonfly::Dragonfly;
 use crate::arch::{AnyChip, Orchestration};
 
 /// How the members of a level are joined.
@@ -15,11 +16,13 @@ pub enum Topology {
     Ring,
     /// Rings along each dimension; the members are numbered with the first dimension fastest.
     Torus(Vec<u64>),
+    /// Groups of routers, joined pairwise.
+    Dragonfly(Dragonfly),
 }
 
 impl Topology {
     /// Names in system files.
-    pub const NAMES: [&'static str; 4] = ["switch", "fully_connected", "ring", "torus"];
+    pub const NAMES: [&'static str; 5] = ["switch", "fully_connected", "ring", "torus", "dragonfly"];
 
     /// The name in system files.
     pub fn name(&self) -> &'static str {
@@ -28,6 +31,7 @@ impl Topology {
             Self::FullyConnected => Self::NAMES[1],
             Self::Ring => Self::NAMES[2],
             Self::Torus(_) => Self::NAMES[3],
+            Self::Dragonfly(_) => Self::NAMES[4],
         }
     }
 }

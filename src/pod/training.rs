@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::collective::{Call, CollectiveKind, Planned, plan};
-use super::engine::{Actor, Plan, Reduction, Simulated, Spent, simulate};
+use super::engine::{Actor, Plan, Reduction, ReductionPhase, Simulated, Spent, simulate};
 use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
@@ -299,8 +299,8 @@ impl Builder<'_> {
         let (reductions, bytes) = self.reductions(&sets)?;
         let levels = self.network.levels();
         // A message between stages crosses the highest level that any needs.
-        let used = actors.iter().flat_map(|actor| &actor.next.1.by_level).enumerate();
-        let highest = used.filter(|(_, bytes)| **bytes > 0).map(|(level, _)| level % levels.len()).max().unwrap_or(0);
+        let used = actors.iter().flat_map(|actor| actor.next.1.by_level.iter().enumerate());
+        let highest = used.filter(|(_, bytes)| **bytes > 0).map(|(level, _)| level).max().unwrap_or(0);
         let message_ns = ns(levels[highest].message_us / 1e6);
         let (parts, blocking) = (p.schedule.parts(), self.stack.blocking);
         Ok((Plan { actors, reductions, streams, prefetch: p.prefetch, parts, message_ns, blocking }, bytes))
@@ -446,12 +446,15 @@ impl Builder<'_> {
         let passes = 1.0 + comm.backward_ratio + again;
         let layers = (job.architecture.layers * job.micro_batches()) as f64;
         let of_level = |list: &[u64], level: usize| list.get(level).copied().unwrap_or(0);
+        // Passes that begin with what another stage has sent.
+        let received = 2 * (p.pp * p.schedule.parts() - 1) * job.micro_batches() * u64::from(p.pp > 1);
         let levels = self.network.levels().iter().enumerate();
         levels
             .map(|(at, level)| {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
                 // Of the embedding's output, and of the gradient of what the logits read.
-                let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at);
+                let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at)
+                    + received * of_level(&comm.received_by_level, at);
                 let sharded = of_level(streams, at);
                 let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);
                 (level.name.clone(), tensor.round() as u64 + rest)
@@ -466,12 +469,32 @@ fn reduction(actors: Vec<usize>, plans: &[Planned], bytes: &mut [u64]) -> Reduct
     for plan in plans {
         for (at, phase) in plan.phases.iter().enumerate() {
             let delay = if at == 0 { ns(plan.latency_s) } else { 0 };
-            phases.push((delay, phase.demand.clone()));
+            phases.push(ReductionPhase { delay_ns: delay, demand: phase.demand.clone(), rate_share: plan.rate_share });
         }
         for (sum, of_level) in bytes.iter_mut().zip(plan.by_level()) {
             *sum += of_level;
         }
     }
-    let rate_share = plans.first().map_or(1.0, |plan| plan.rate_share);
-    Reduction { actors, phases, rate_share }
+    Reduction { actors, phases }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::system::Algorithm;
+    use super::*;
+
+    #[test]
+    fn each_collective_of_a_reduction_has_its_own_rate() {
+        let planned = |rate_share: f64, latency_s: f64| Planned {
+            phases: vec![super::super::collective::Phase::default()],
+            algorithm: Algorithm::Ring,
+            protocol: String::new(),
+            rate_share,
+            latency_s,
+            seconds: latency_s,
+        };
+        let both = reduction(vec![0], &[planned(0.5, 1e-6), planned(0.9, 2e-6)], &mut [0]);
+        let of: Vec<(u64, f64)> = both.phases.iter().map(|phase| (phase.delay_ns, phase.rate_share)).collect();
+        assert_eq!(of, [(1000, 0.5), (2000, 0.9)]);
+    }
 }

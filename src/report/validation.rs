@@ -1,5 +1,7 @@
 //! Validation and calibration as text, JSON, CSV and pictures.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::chart::{ChartError, SetChart};
@@ -90,6 +92,10 @@ struct PartEntry<'a> {
     median_error: f64,
     ninetieth_error: f64,
     worst_error: f64,
+    rank_correlation: Option<f64>,
+    /// Of decompositions of a model: how much slower the one simulated as the fastest was than the fastest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_fastest: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -138,6 +144,8 @@ impl<'a> SetEntry<'a> {
             median_error: part.score.median_error,
             ninetieth_error: part.score.ninetieth_error,
             worst_error: part.score.worst_error,
+            rank_correlation: part.score.rank_correlation,
+            over_fastest: part.over_fastest,
         };
         let ScoreEntry { median_error, worst_error, rank_correlation } = score(&set.score);
         Self {
@@ -226,7 +234,10 @@ fn summary(sets: &[SetReport]) -> String {
         }
         for part in &set.parts {
             // Cases of a file: a part may be large.
-            let most = format!("9 in 10 within {}", percent(part.score.ninetieth_error));
+            let mut most = format!("9 in 10 within {}", percent(part.score.ninetieth_error));
+            if let Some(over) = part.over_fastest {
+                let _ = write!(most, "; fastest simulated {} over fastest", signed_percent(over));
+            }
             let of_cases = !set.plotted && set.ideal_score.is_none();
             line(&part.name, &part.score, part.points, if of_cases { most } else { String::new() });
         }

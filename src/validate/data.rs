@@ -106,6 +106,7 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
     let ideal = ideals.filter(|all| !all.is_empty()).map(|all| Score::new(&column(|row| row.published), &all));
     if let (Target::System(system), pods::TRAINING) = (target, kind) {
+        list.extend(pods::of_models(&steps, &rows));
         list.extend(pods::compared(system, &steps, &rows)?);
     }
     Ok(SetReport {

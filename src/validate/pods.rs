@@ -1,5 +1,7 @@
 //! Measured collectives and training steps as cases of a system.
 
+use std::collections::BTreeMap;
+
 use super::line::Line;
 use super::run::{SetPart, SetRow};
 use crate::diagnostics::Diagnostic;
@@ -112,7 +114,7 @@ fn seconds(system: &System, job: &Job) -> Result<f64, Diagnostic> {
 /// A change that takes one term of the model away.
 type Ablation = (&'static str, fn(&mut System, &mut Job));
 
-const ABLATIONS: [Ablation; 7] = [
+const ABLATIONS: [Ablation; 8] = [
     ("without links within a node", |system, _| {
         system.levels[0].link_gb_per_s *= 1e3;
         within_free(system);
@@ -138,6 +140,9 @@ const ABLATIONS: [Ablation; 7] = [
     ("without embedding and logits", |_, job| job.architecture.vocabulary = job.parallel.tp),
     ("with transfers beside computing", |system, _| {
         system.stacks.iter_mut().for_each(|stack| stack.blocking = false);
+    }),
+    ("with whole activations sent", |system, _| {
+        system.stacks.iter_mut().for_each(|stack| stack.scatter_gather = false);
     }),
 ];
 
@@ -195,6 +200,32 @@ fn closed_form(system: &System, steps: &[Measured], published: &[f64]) -> Vec<f6
     }
     steps.iter().map(|step| predict(best, step) * 1e6).collect()
 }
+
+/// Lines of a model, on as many chips with the same batch, that are told apart by their decompositions.
+type Choice = (u64, u64, u64, u64, u64);
+
+/// The lines of each model with at least three decompositions: whether they are put in order, and how good the one is that is
+/// simulated as the fastest.
+pub(super) fn of_models(steps: &[Measured], rows: &[SetRow]) -> Vec<SetPart> {
+    let choice = |Measured { job }: &Measured| -> Choice {
+        let a = &job.architecture;
+        (a.hidden, a.layers, job.sequence, job.parallel.chips(), job.batch)
+    };
+    let mut counts: BTreeMap<Choice, usize> = BTreeMap::new();
+    for step in steps {
+        *counts.entry(choice(step)).or_default() += 1;
+    }
+    let models = counts.into_iter().filter(|(_, lines)| *lines >= LEAST_CHOICES);
+    let part = |(model, _): (Choice, usize)| {
+        let (hidden, layers, _, chips, batch) = model;
+        let name = format!("hidden {hidden}, {layers} layers, batch {batch} on {chips} chips");
+        SetPart::choices(&name, rows, |i, _| choice(&steps[i]) == model)
+    };
+    models.filter_map(part).collect()
+}
+
+/// Lines of a model from which their order means something.
+const LEAST_CHOICES: usize = 3;
 
 /// The even lines as a closed form predicts them, and with one term after the other taken away.
 pub(super) fn compared(system: &System, steps: &[Measured], rows: &[SetRow]) -> Result<Vec<SetPart>, Diagnostic> {

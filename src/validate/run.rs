@@ -93,6 +93,9 @@ pub struct SetPart {
     pub points: usize,
     /// Their errors.
     pub score: Score,
+    /// Of points that are choices: the published figure of the one that is simulated as least, over the least published, less
+    /// one.
+    pub over_fastest: Option<f64>,
 }
 
 impl SetPart {
@@ -102,7 +105,17 @@ impl SetPart {
             rows.iter().enumerate().filter(|(i, row)| belongs(*i, row)).map(|(_, row)| row).collect();
         let column = |value: fn(&SetRow) -> f64| rows.iter().map(|row| value(row)).collect::<Vec<f64>>();
         let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
-        (!rows.is_empty()).then(|| Self { name: name.to_owned(), points: rows.len(), score })
+        (!rows.is_empty()).then(|| Self { name: name.to_owned(), points: rows.len(), score, over_fastest: None })
+    }
+
+    /// The same of points of which one is chosen by its time.
+    pub(super) fn choices(name: &str, rows: &[SetRow], belongs: impl Fn(usize, &SetRow) -> bool) -> Option<Self> {
+        let part = Self::new(name, rows, &belongs)?;
+        let list: Vec<&SetRow> =
+            rows.iter().enumerate().filter(|(i, row)| belongs(*i, row)).map(|(_, row)| row).collect();
+        let chosen = list.iter().min_by(|a, b| a.simulated.total_cmp(&b.simulated))?;
+        let least = list.iter().map(|row| row.published).fold(f64::INFINITY, f64::min);
+        Some(Self { over_fastest: Some(relative_error(least, chosen.published)), ..part })
     }
 
     /// The points up to the median of `at`, and those above it.

@@ -39,6 +39,20 @@ const A100: &str = "arch/a100.toml";
 const MLP: &str = "workloads/gpt13b-mlp.toml";
 const TINY: &str = "workloads/tiny-mlp.toml";
 
+/// The same kernels on the next GPU: faster by no more than the rate of its tensor cores.
+#[test]
+fn an_h100_is_compared_by_name() {
+    let both = json(&["compare", "--arch", "h100", "--against", "a100", "--workload", MLP, "--format", "json"]);
+    assert_eq!(both["arch"]["name"], "H100-80GB");
+    for mode in Mode::ALL.map(Mode::name) {
+        let factor = both["against"]["speedups"][mode].as_f64().expect("a factor");
+        assert!((1.5..989.4 / 311.9).contains(&factor), "{mode}: {factor}");
+    }
+    for run in both["runs"].as_array().expect("runs") {
+        assert!(run["cycles"].as_u64() >= run["bound_cycles"].as_u64(), "{run}");
+    }
+}
+
 #[test]
 fn two_chips_stand_side_by_side() {
     let alone = json(&["compare", "--arch", A100, "--workload", TINY, "--format", "json"]);

@@ -31,6 +31,7 @@ mod packed;
 mod page;
 mod penalties;
 mod pod;
+mod pod_links;
 mod pod_search;
 mod pod_sharded;
 mod prefetch;

@@ -34,7 +34,7 @@ fn rdusim(arguments: &[&str]) -> Output {
 
 #[test]
 fn shipped_systems_are_read() {
-    for name in ["dgx-a100", "sn10-8", "sn30-8", "sn40l-16"] {
+    for name in ["dgx-a100", "dgx-h100", "sn10-8", "sn30-8", "sn40l-16"] {
         let system = system(name);
         assert!(system.most_chips() >= 16 && !system.stacks.is_empty(), "{name}");
     }
@@ -145,10 +145,10 @@ fn bytes_of_a_step_are_the_closed_forms() {
     let job = Job { architecture: Architecture { tied: false, ..job.architecture }, ..job };
     let step = step(&system, megatron(&system), &job, Detail::Grouped).expect("a step");
     let activation = 1024 * 1024 * 2;
-    // 6 all-reduces a layer and micro-batch, one behind the embedding and one before the logits, whose 2 members send their operand each; and both members send to the next
-    // stage, over 3 borders, both ways.
+    // 6 all-reduces a layer and micro-batch, one behind the embedding and one before the logits, whose 2 members send their
+    // operand each; and each member sends its half over 3 borders, both ways, which the other gets where it arrives.
     let tensor = (6 * 16 + 2) * 8 * 2 * activation;
-    let between = 2 * 3 * 2 * 8 * activation;
+    let between = 2 * 3 * 8 * (activation + 2 * activation / 2);
     assert_eq!(step.traffic, [("node".to_owned(), tensor + between), ("cluster".to_owned(), 0)]);
 }
 
@@ -343,6 +343,17 @@ fn cases_of_systems_are_read() {
         let refused = run(text, &["--arch", "arch/a100.toml"]);
         assert!(String::from_utf8_lossy(&refused.stderr).contains("are of a system"));
     }
+    // Three decompositions of a model: the first is simulated as the fastest, and the second was measured as it.
+    let choices = "gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms\n\
+                   8,16,1,1024,16,24,1024,1,8,1,200\n8,16,1,1024,16,24,1024,2,4,1,160\n\
+                   8,16,1,1024,16,24,1024,8,1,1,400\n8,8,1,2048,16,24,1024,4,1,2,300\n";
+    let result: serde_json::Value = serde_json::from_slice(&run(choices, &[]).stdout).expect("an object");
+    let parts = result["sets"][0]["parts"].as_array().expect("parts");
+    let models: Vec<_> = parts.iter().filter(|part| part.get("over_fastest").is_some()).collect();
+    assert_eq!(models.len(), 1, "{parts:?}");
+    assert_eq!(models[0]["name"], "hidden 1024, 24 layers, batch 16 on 8 chips");
+    assert_eq!((&models[0]["points"], models[0]["over_fastest"].as_f64()), (&serde_json::json!(3), Some(0.25)));
+    assert_eq!(models[0]["rank_correlation"].as_f64(), Some(0.5));
     let wrong = run(&steps.replace("8,16,1", "6,16,1"), &[]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("expected tp x pp x dp = 8"));
 }

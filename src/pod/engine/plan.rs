@@ -103,9 +103,18 @@ pub struct Actor {
 pub struct Reduction {
     /// Actors, each once.
     pub actors: Vec<usize>,
-    /// Its phases: nanoseconds before the bytes, and the bytes.
-    pub phases: Vec<(u64, Demand)>,
-    /// Share of the links' rate that it reaches.
+    /// Its phases, of one collective after the other.
+    pub phases: Vec<ReductionPhase>,
+}
+
+/// A phase of a reduction.
+#[derive(Debug, Clone)]
+pub struct ReductionPhase {
+    /// Nanoseconds before the bytes.
+    pub delay_ns: u64,
+    /// The bytes.
+    pub demand: Demand,
+    /// Share of the links' rate that the collective reaches.
     pub rate_share: f64,
 }
 
