@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::constant::{Constant, Numbers};
 use super::fold::{Array, evaluate, few};
+use super::given::{Shape, Unknown};
 use super::net::{Net, ValueId};
 use super::proto::Attribute;
-use super::shapes::{Shape, Unknown, constant_of, of_step};
+use super::shapes::{constant_of, of_step};
 use crate::diagnostics::Diagnostic;
 
 /// Elements of a value at most.

@@ -3,20 +3,25 @@
 //! `docs/import.md` is the guide.
 //!
 //! ```text
-//! file ─► wire, proto ─► net ─► infer + fold ─► pattern ─► lower (operators, moves over layout) ─► draft ─► TOML
+//! file ─► wire, proto ─► net ─► infer + fold ─► attention, pattern ─► lower (operators, images, moves over layout) ─► draft ─► TOML
 //! ```
 
+mod attention;
 mod config;
 mod constant;
 mod draft;
 mod families;
 mod fold;
+mod given;
+mod image_shapes;
+mod images;
 mod infer;
 mod layout;
 mod lower;
 mod masks;
 mod moves;
 mod net;
+mod network;
 mod onnx;
 mod operators;
 mod options;
