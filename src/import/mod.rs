@@ -1,9 +1,11 @@
-//! Models that people already have, as workload files: ONNX networks and the `config.json` of published models.
+//! Models that people already have, as workload files: ONNX networks, programs of `torch.export`, and the `config.json` of
+//! published models.
 //!
 //! `docs/import.md` is the guide.
 //!
 //! ```text
 //! file ─► wire, proto ─► net ─► infer + fold ─► attention, pattern ─► lower (operators, images, moves over layout) ─► draft ─► TOML
+//! .pt2 ─► pt2 (archive, schema, aten) ─┘
 //! ```
 
 mod attention;
@@ -27,6 +29,7 @@ mod operators;
 mod options;
 mod pattern;
 mod proto;
+mod pt2;
 mod quantization;
 mod shapes;
 #[cfg(test)]
@@ -35,7 +38,7 @@ mod wire;
 
 use std::path::Path;
 
-pub use options::{Imported, Options, PHASES, Request, is_model, is_onnx};
+pub use options::{Imported, Options, PHASES, Request, is_model, is_network};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::{Given, Override};
@@ -50,6 +53,9 @@ use crate::workload::{self, Workload};
 pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
         return config::import(path, options);
+    }
+    if options::is_pt2(path) {
+        return pt2::import(path, options);
     }
     onnx::import(path, options)
 }

@@ -314,7 +314,7 @@ pub(crate) fn newer() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A block of GPT: two sequences of 8 tokens, 4 heads of 4, an output matrix shared with the table.
+/// The network of [`super::exported::gpt`] for two sequences.
 pub(crate) fn gpt() -> Vec<u8> {
     let mut net = Message::default().input_of("ids", 7, &[2, 8]).weight("wte", &[50, 16]).ints("apart", &[2, 8, 4, 4]);
     net = net.ints("flat", &[2, 8, 16]);
@@ -361,7 +361,7 @@ pub(crate) fn gpt() -> Vec<u8> {
     net.node("MatMul", &["x3", "turned"], "y", &[]).file_of(23)
 }
 
-/// A network of images: convolution, batch norm, pooling, a convolution channel by channel, classes.
+/// The network of [`super::exported::cnn`].
 pub(crate) fn cnn() -> Vec<u8> {
     let net = Message::default().input("x", &[2, 3, 16, 16]).weight("w1", &[8, 3, 3, 3]).weight("w2", &[8, 1, 3, 3]);
     let net = ["g", "b", "m", "v", "b2"].into_iter().fold(net, |net, name| net.weight(name, &[8]));
