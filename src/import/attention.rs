@@ -93,7 +93,8 @@ pub(super) fn expand(net: &mut Net<'_>) -> Vec<String> {
     }
     let mut notes = Vec::new();
     let mut nodes = Vec::with_capacity(net.nodes.len());
-    for node in std::mem::take(&mut net.nodes) {
+    for index in 0..net.nodes.len() {
+        let node = net.nodes[index].clone();
         let found = if node.op == "Attention" && !node.is_gone { of_node(net, &node) } else { None };
         match found {
             Some((steps, said)) => {
