@@ -100,7 +100,7 @@ class Chip(_Input):
 
 
 class Workload(_Input):
-    """A workload: a built-in name, the path of a TOML, ONNX or ``config.json`` file, TOML text, or a dict.
+    """A workload: a built-in name, the path of a TOML, ONNX, ``.pt2`` or ``config.json`` file, TOML text, or a dict.
 
     A model file takes ``dim`` (sizes that it leaves open), ``skip_unsupported`` and ``dtype``; a ``config.json`` also ``phase``,
     ``batch``, ``seq``, ``context`` and, with experts, ``expert_load`` (``even``, ``uniform``, ``zipf:EXPONENT`` or the path of a

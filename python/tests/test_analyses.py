@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+import zipfile
 
 import pytest
 
@@ -106,6 +107,37 @@ def test_models_by_name_and_by_config(tmp_path):
     assert decode.info.dims.batch == 2
     with pytest.raises(rs.InputError, match="--phase"):
         rs.run("sn10", rs.Workload("tiny-mlp", phase="decode"))
+
+
+def test_archives_of_torch_export_are_workloads(cli, tmp_path):
+    def meta(*sizes):
+        return {"dtype": 7, "sizes": sizes}
+
+    x, w, y = ({"as_tensor": {"name": name}} for name in ("x", "p_w", "y"))
+    two, three = {"as_int": 2}, {"as_int": 3}
+    batch = {"as_expr": {"expr_str": "Symbol('s0', positive=True, integer=True)"}}
+    call = [{"name": "input", "arg": x}, {"name": "weight", "arg": w}]
+    graph = {
+        "inputs": [w, x],
+        "outputs": [y],
+        "nodes": [{"target": "torch.ops.aten.linear.default", "inputs": call, "outputs": [y]}],
+        "tensor_values": {"x": meta(batch, two), "p_w": meta(three, two), "y": meta(batch, three)},
+    }
+    stored = {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "fc.weight"}}
+    signature = {"input_specs": [stored, {"user_input": {"arg": x}}]}
+    program = {
+        "graph_module": {"graph": graph, "signature": signature},
+        "schema_version": {"major": 8, "minor": 8},
+    }
+    path = tmp_path / "layer.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("layer/models/model.json", json.dumps(program))
+    layer = rs.Workload(path, dim={"s0": 64})
+    assert [(operator.kind, operator.name) for operator in layer.info.operators] == [("gemm", "y")]
+    text = cli("run", "--mode", "fused", "--arch", "sn10", "--workload", str(path), "--dim", "s0=64", "--format", "json")
+    assert rs.run("sn10", layer, "fused").to_json() == text
+    with pytest.raises(rs.InputError, match="--dim s0=N"):
+        rs.Workload(path).info
 
 
 def test_results_have_attributes_and_pictures(tmp_path):

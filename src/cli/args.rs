@@ -201,7 +201,7 @@ pub(super) enum Command {
     /// Write the workload file of a model: a preset, or `gpt` or `llama` by dimensions
     #[command(after_help = MODEL_EXAMPLES)]
     Model(ModelArgs),
-    /// Write the workload file of a model that is there: an ONNX network, or a config.json
+    /// Write the workload file of a model that is there: an ONNX network, a .pt2 archive, or a config.json
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArgs),
     /// Run the configurations on numbers and compare with a plain reference
@@ -287,7 +287,7 @@ pub(super) struct MapArgs {
     /// Chip file (TOML), or a built-in name
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, .pt2, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]
@@ -400,7 +400,7 @@ pub(super) struct VerifyArgs {
     /// Chip file (TOML), or a built-in name
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, .pt2, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]

@@ -16,6 +16,7 @@ pub(super) const IMPORT_EXAMPLES: &str = "\
 Examples:
   # the workload file of an exported network
   rdusim import resnet50.onnx -o resnet50.toml
+  rdusim import block.pt2 --dim s0=8 -o block.toml
 
   # sizes of dimensions that the export left open
   rdusim import bert.onnx --dim batch=8 --dim sequence=128 -o bert.toml
@@ -33,7 +34,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// The model: an ONNX network, or the config.json of a published model
+    /// The model: an ONNX network, an archive of torch.export (.pt2), or the config.json of a published model
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
     /// Write the workload to this file [default: standard output]
@@ -110,7 +111,7 @@ impl ModelFileArgs {
 pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     if !import::is_model(&args.file) {
         return Err(Diagnostic::new(format!(
-            "`{}` is no model: its name ends in neither .onnx nor .json",
+            "`{}` is no model: its name ends in none of .onnx, .pt2 and .json",
             args.file.display()
         ))
         .with_help("other formats have to be exported to one of these first")

@@ -30,7 +30,7 @@ pub(super) struct SharedArgs {
     /// Chip file (TOML), or a built-in name (`rdusim list`)
     #[arg(long, value_name = "FILE")]
     pub(super) arch: PathBuf,
-    /// Workload file (TOML), a built-in name, or a model (.onnx, config.json)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, .pt2, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: PathBuf,
     #[command(flatten)]

@@ -35,6 +35,8 @@ pub(super) struct Tensor<'a> {
     pub(super) is_output: bool,
     /// Its operator does not tell its shape.
     pub(super) is_view: bool,
+    /// Its operator makes the shape that is stated.
+    pub(super) states_shape: bool,
     /// Another type than the workload's.
     pub(super) dtype: Option<&'static str>,
     pub(super) origin: Option<Origin<'a>>,
@@ -100,8 +102,17 @@ impl Draft<'_> {
     /// A new tensor.
     pub(super) fn tensor(&mut self, wanted: &str, shape: (u64, u64), role: Role) -> usize {
         let name = self.name(false, wanted);
-        let (is_output, is_view) = (false, false);
-        self.tensors.push(Tensor { name, shape, role, is_output, is_view, dtype: None, origin: None, sparsity: None });
+        self.tensors.push(Tensor {
+            name,
+            shape,
+            role,
+            is_output: false,
+            is_view: false,
+            states_shape: false,
+            dtype: None,
+            origin: None,
+            sparsity: None,
+        });
         self.tensors.len() - 1
     }
 
@@ -182,12 +193,13 @@ impl Draft<'_> {
             _ => size.to_string(),
         };
         for (tensor, _) in self.tensors.iter().zip(&used).filter(|(_, used)| **used) {
-            let Tensor { name, shape, role, is_output, is_view, dtype, sparsity, .. } = tensor;
-            if *role == Role::Made && !is_view && !is_output {
+            let Tensor { name, shape, role, is_output, dtype, sparsity, .. } = tensor;
+            let has_shape = tensor.is_view || tensor.states_shape;
+            if *role == Role::Made && !has_shape && !is_output {
                 continue;
             }
             let _ = writeln!(text, "\n[[tensors]]\nname = {}", quoted(name));
-            if *role != Role::Made || *is_view {
+            if *role != Role::Made || has_shape {
                 let _ = writeln!(text, "shape = [{}, {}]", extent(shape.0, *role), shape.1);
             }
             match role {

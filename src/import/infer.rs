@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::constant::{Constant, Numbers};
 use super::fold::{Array, evaluate, few};
+use super::given::{Shape, Unknown};
 use super::net::{Net, ValueId};
 use super::proto::Attribute;
-use super::shapes::{Shape, Unknown, constant_of, of_step};
+use super::shapes::{constant_of, of_step};
 use crate::diagnostics::Diagnostic;
 
 /// Elements of a value at most.
@@ -25,6 +26,7 @@ pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
     let mut left = MOST_FOLDED_TOGETHER;
     for id in 0..net.values.len() {
         let value = &net.values[id];
+        check_size(&value.name, value.shape.as_deref().unwrap_or_default())?;
         if let (Some(shape), Some(numbers)) =
             (&value.shape, value.constant.as_ref().and_then(|constant| constant.numbers.clone()))
         {
@@ -57,6 +59,15 @@ pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
     Ok(())
 }
 
+/// Refuses a value of too many elements; an axis of none hides no other that is too long.
+fn check_size(name: &str, shape: &[u64]) -> Result<(), Diagnostic> {
+    let elements = shape.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim.max(1)));
+    if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
+        return Err(Diagnostic::new(format!("value {name:?} has the shape {shape:?}: more than 2^50 elements")));
+    }
+    Ok(())
+}
+
 /// Writes down the shapes of a node's outputs, and its results if they are constant.
 fn settle(
     net: &mut Net<'_>,
@@ -68,11 +79,7 @@ fn settle(
     let outputs = net.nodes[index].outputs.clone();
     for (output, shape) in outputs.into_iter().zip(shapes) {
         let (Some(id), Some(shape)) = (output, shape) else { continue };
-        let elements = shape.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim));
-        if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
-            let title = format!("value {:?} has the shape {shape:?}: more than 2^50 elements", net.values[id].name);
-            return Err(Diagnostic::new(title));
-        }
+        check_size(&net.values[id].name, &shape)?;
         let value = &mut net.values[id];
         if let Some(stated) = value.shape.as_ref().filter(|stated| **stated != shape) {
             let title = format!(

@@ -132,10 +132,28 @@ impl Lower<'_, '_> {
         if shape.contains(&0) {
             return unsupported(format!("{:?} has no elements", known.name));
         }
-        let takes_images = ["Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization", "LRN"];
+        let takes_images = [
+            "Conv",
+            "ConvTranspose",
+            "MaxPool",
+            "AveragePool",
+            "GlobalAveragePool",
+            "BatchNormalization",
+            "LRN",
+            "Resize",
+            "Upsample",
+        ];
         let is_image = shape.len() > 2
             && self.net.readers(value).any(|index| takes_images.contains(&self.net.nodes[index].op.as_str()));
-        let layout = if is_image { Layout::of_image(0, &shape) } else { Layout::of_rows(0, &shape) };
+        let by_heads = |shape: &[u64]| match *shape {
+            [batch, heads, tokens, width] if known.has_heads => {
+                let side_by_side = Layout::of_rows(0, &[batch, tokens, heads * width]);
+                Some(side_by_side.reshaped(&[batch, tokens, heads, width])?.transposed(&[0, 2, 1, 3]))
+            }
+            _ => None,
+        };
+        let plain = || if is_image { Layout::of_image(0, &shape) } else { Layout::of_rows(0, &shape) };
+        let layout = by_heads(&shape).unwrap_or_else(plain);
         let tensor = self.draft.tensor(&known.name.clone(), (layout.rows, layout.columns), Role::Input);
         let layout = layout.on(tensor);
         self.set(value, layout.clone());

@@ -1,28 +1,36 @@
-//! Models that people already have, as workload files: ONNX networks and the `config.json` of published models.
+//! Models that people already have, as workload files: ONNX networks, programs of `torch.export`, and the `config.json` of
+//! published models.
 //!
 //! `docs/import.md` is the guide.
 //!
 //! ```text
-//! file ─► wire, proto ─► net ─► infer + fold ─► pattern ─► lower (operators, moves over layout) ─► draft ─► TOML
+//! file ─► wire, proto ─► net ─► infer + fold ─► attention, pattern ─► lower (operators, images, moves over layout) ─► draft ─► TOML
+//! .pt2 ─► pt2 (archive, schema, aten) ─┘
 //! ```
 
+mod attention;
 mod config;
 mod constant;
 mod draft;
 mod expert_load;
 mod families;
 mod fold;
+mod given;
+mod image_shapes;
+mod images;
 mod infer;
 mod layout;
 mod lower;
 mod masks;
 mod moves;
 mod net;
+mod network;
 mod onnx;
 mod operators;
 mod options;
 mod pattern;
 mod proto;
+mod pt2;
 mod quantization;
 mod shapes;
 #[cfg(test)]
@@ -32,7 +40,7 @@ mod wire;
 use std::path::Path;
 
 pub use expert_load::expert_load_word;
-pub use options::{Imported, Options, PHASES, Request, is_model, is_onnx};
+pub use options::{Imported, Options, PHASES, Request, is_model, is_network};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::{Given, Override};
@@ -47,6 +55,9 @@ use crate::workload::{self, Workload};
 pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
         return config::import(path, options);
+    }
+    if options::is_pt2(path) {
+        return pt2::import(path, options);
     }
     onnx::import(path, options)
 }

@@ -27,6 +27,8 @@ pub(super) struct Value<'a> {
     pub(super) consumers: Vec<usize>,
     pub(super) is_output: bool,
     pub(super) is_input: bool,
+    /// Its second axis is heads, which lie side by side in rows.
+    pub(super) has_heads: bool,
 }
 
 /// A node.
@@ -69,6 +71,22 @@ impl NetNode<'_> {
     pub(super) fn ints(&self, name: &str) -> Option<&[i64]> {
         self.attributes.iter().find_map(|(known, value)| match value {
             Attribute::Ints(list) if *known == name => Some(list.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// A list of reals.
+    pub(super) fn floats(&self, name: &str) -> Option<&[f32]> {
+        self.attributes.iter().find_map(|(known, value)| match value {
+            Attribute::Floats(list) if *known == name => Some(list.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// A real attribute.
+    pub(super) fn float(&self, name: &str) -> Option<f32> {
+        self.attributes.iter().find_map(|(known, value)| match value {
+            Attribute::Float(number) if *known == name => Some(*number),
             _ => None,
         })
     }
@@ -266,7 +284,27 @@ impl<'a> Net<'a> {
         }
         names.extend(names.first().cloned());
         Diagnostic::new(format!("the network's nodes form a cycle: {}", names.join(" -> ")))
-            .with_help("an ONNX graph is acyclic: export the model again")
+            .with_help("a network's graph is acyclic: export the model again")
+    }
+
+    /// Puts other nodes in place, in topological order.
+    pub(super) fn set_nodes(&mut self, nodes: Vec<NetNode<'a>>) {
+        for value in &mut self.values {
+            value.producer = None;
+            value.consumers.clear();
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            for &output in node.outputs.iter().flatten() {
+                self.values[output].producer = Some(index);
+            }
+            for &input in node.inputs.iter().flatten() {
+                let consumers = &mut self.values[input].consumers;
+                if consumers.last() != Some(&index) {
+                    consumers.push(index);
+                }
+            }
+        }
+        self.nodes = nodes;
     }
 
     /// The node that makes a value.

@@ -3,7 +3,6 @@
 use super::layout::{Layout, Side};
 use super::lower::{Done, Lower, Stop, unsupported};
 use super::net::{NetNode, ValueId};
-use super::shapes::windows;
 
 impl Lower<'_, '_> {
     /// Lowers a node.
@@ -39,8 +38,11 @@ impl Lower<'_, '_> {
             "LayerNormalization" => self.norm(node, "layer_norm", 2),
             "RMSNormalization" | "SimplifiedLayerNormalization" => self.norm(node, "rms_norm", 1),
             "com.microsoft.SkipLayerNormalization" => self.skip_norm(node),
-            // Squares are summed over neighbouring channels, where a norm sums them over all.
-            "LRN" => self.unary(node, "rms_norm", "RMSNormalization"),
+            "ConvTranspose" => self.conv_transpose(node),
+            "Resize" | "Upsample" => self.resize(node),
+            "LRN" => self.local_norm(node),
+            "TopK" => self.top_k(node),
+            "Attention" => unsupported("the shapes of its operands are not known"),
             "Softmax" | "LogSoftmax" => self.softmax(node),
             "Relu" | "Clip" | "LeakyRelu" | "PRelu" | "ThresholdedRelu" => self.unary(node, "relu", "Relu"),
             "Gelu" | "com.microsoft.Gelu" | "com.microsoft.FastGelu" | "com.microsoft.BiasGelu" => {
@@ -132,7 +134,7 @@ impl Lower<'_, '_> {
     }
 
     /// A bias for the operator behind a value, if it can take one.
-    fn add_vector(&mut self, value: ValueId, bias: ValueId, columns: u64) -> bool {
+    pub(super) fn add_vector(&mut self, value: ValueId, bias: ValueId, columns: u64) -> bool {
         let Some(layout) = self.places[value].clone().filter(|layout| layout.columns == columns) else { return false };
         let takes = |kind: &str| matches!(kind, "gemm" | "conv");
         if !self.draft.maker(layout.tensor).is_some_and(|op| takes(op.kind) && op.vectors.is_empty()) {
@@ -205,116 +207,6 @@ impl Lower<'_, '_> {
         Ok(self.reread(value, &layout, &Layout::of_rows(0, &shape))?.transposed(&order))
     }
 
-    /// An image with its channels along the columns.
-    fn image(&mut self, value: ValueId) -> Result<Layout, Stop> {
-        if self.shape(value)?.len() < 3 {
-            return unsupported("an image of less than three axes");
-        }
-        let layout = self.place(value)?;
-        if layout.is_of_image() {
-            return Ok(layout);
-        }
-        let shape = self.shape(value)?.to_vec();
-        self.reread(value, &layout, &Layout::of_image(0, &shape))
-    }
-
-    fn conv(&mut self, node: &NetNode<'_>) -> Done {
-        let (x, w) = (Self::input(node, 0)?, Self::input(node, 1)?);
-        if !self.is_constant(w) {
-            return unsupported("filters that are no constant");
-        }
-        let layout = self.image(x)?;
-        let (image, filters) = (self.shape(x)?[2..].to_vec(), self.shape(w)?.to_vec());
-        let options = Self::image_options(node, &image, &filters[2..])?;
-        let groups = node.int("group").unwrap_or(1);
-        let (k, n) = (filters[1..].iter().product(), filters[0]);
-        let weight = self.weight(w, (k, n), true, (0, n));
-        let shape = node.output().map(|output| self.shape(output)).transpose()?.unwrap_or_default().to_vec();
-        let result = Layout::of_image(0, &shape);
-        let tensor = self.emit(node, "conv", vec![layout.tensor, weight], (result.rows, n), options);
-        if groups != 1
-            && let Some(operator) = self.draft.maker(tensor)
-        {
-            operator.options.push(("groups", groups.to_string()));
-        }
-        self.settle(node, result.on(tensor))?;
-        if let (Some(bias), Some(output)) = (node.input(2).filter(|&bias| self.is_constant(bias)), node.output()) {
-            self.add_vector(output, bias, n);
-        }
-        Ok(())
-    }
-
-    /// Keys of an operator on images of two axes, or of one.
-    fn image_options(node: &NetNode<'_>, image: &[u64], kernel: &[u64]) -> Result<Vec<(&'static str, String)>, Stop> {
-        if image.len() > 2 {
-            return unsupported(format!("images of {} axes", image.len()));
-        }
-        let found = windows(node, image, kernel).map_err(Stop::Unsupported)?;
-        let two = |list: &[u64], fill: u64| match list {
-            [one] => [fill, *one],
-            [a, b, ..] => [*a, *b],
-            [] => [fill; 2],
-        };
-        let (front, behind) = found.pads.split_at(image.len());
-        let (front, behind) = (two(front, 0), two(behind, 0));
-        let padding = [front[0], front[1], behind[0], behind[1]];
-        let mut options = vec![("image", format!("{:?}", two(image, 1))), ("kernel", format!("{:?}", two(kernel, 1)))];
-        for (key, pair) in [("stride", two(&found.strides, 1)), ("dilation", two(&found.dilations, 1))] {
-            if pair != [1, 1] {
-                options.push((key, format!("{pair:?}")));
-            }
-        }
-        if padding != [0; 4] {
-            options.push(("padding", format!("{padding:?}")));
-        }
-        Ok(options)
-    }
-
-    fn pool(&mut self, node: &NetNode<'_>, kind: &'static str) -> Done {
-        let x = Self::input(node, 0)?;
-        let layout = self.image(x)?;
-        let image = self.shape(x)?[2..].to_vec();
-        let kernel: Vec<u64> = node.ints("kernel_shape").unwrap_or_default().iter().map(|k| k.unsigned_abs()).collect();
-        let options = Self::image_options(node, &image, &kernel)?;
-        self.pooled(node, kind, &layout, options)
-    }
-
-    fn global_pool(&mut self, node: &NetNode<'_>, kind: &'static str) -> Done {
-        let x = Self::input(node, 0)?;
-        let layout = self.image(x)?;
-        let image = self.shape(x)?[2..].to_vec();
-        self.whole_pool(node, kind, &layout, &image)
-    }
-
-    /// A pooling over whole images.
-    fn whole_pool(&mut self, node: &NetNode<'_>, kind: &'static str, layout: &Layout, image: &[u64]) -> Done {
-        let (first, rest) = image.split_first().unwrap_or((&1, &[]));
-        let size = format!("[{first}, {}]", rest.iter().product::<u64>());
-        self.pooled(node, kind, layout, vec![("image", size.clone()), ("kernel", size)])
-    }
-
-    fn pooled(
-        &mut self,
-        node: &NetNode<'_>,
-        kind: &'static str,
-        layout: &Layout,
-        options: Vec<(&'static str, String)>,
-    ) -> Done {
-        let output = node.output().ok_or(Stop::Behind)?;
-        let shape = self.shape(output)?.to_vec();
-        let elements: u64 = shape.iter().product();
-        let result = if shape.len() > 2 && shape[1] == layout.columns {
-            Layout::of_image(0, &shape)
-        } else {
-            Layout::of_rows(0, &shape)
-        };
-        if elements != result.rows * layout.columns || result.columns != layout.columns {
-            return unsupported("its axes");
-        }
-        let tensor = self.emit(node, kind, vec![layout.tensor], (result.rows, result.columns), options);
-        self.settle(node, result.on(tensor))
-    }
-
     fn batch_norm(&mut self, node: &NetNode<'_>) -> Done {
         let x = Self::input(node, 0)?;
         let (gain, bias) = (Self::input(node, 1)?, Self::input(node, 2)?);
@@ -360,6 +252,48 @@ impl Lower<'_, '_> {
         }
         self.elementwise(node, kind, &layout)?;
         self.give_vectors(node, vectors);
+        Ok(())
+    }
+
+    /// Each channel over a power of the squares around it.
+    fn local_norm(&mut self, node: &NetNode<'_>) -> Done {
+        let layout = self.image(Self::input(node, 0)?)?;
+        if let Some(size) = node.int("size").filter(|&size| size != 5) {
+            self.notes.insert(format!(
+                "`local_norm` sums squares of five channels, here for windows of {size}: the same elements are read and \
+                 written, and a stage more or less adds"
+            ));
+        }
+        self.elementwise(node, "local_norm", &layout)
+    }
+
+    /// The largest of each row, and where they are.
+    fn top_k(&mut self, node: &NetNode<'_>) -> Done {
+        let x = Self::input(node, 0)?;
+        let rank = self.shape(x)?.len();
+        let axis = super::fold::axis_of(node.int("axis").unwrap_or(-1), rank).unwrap_or(0);
+        let values = node.output().ok_or_else(|| Stop::Unsupported("its values have no name".to_owned()))?;
+        let k = self.shape(values)?.get(axis).copied().unwrap_or(1);
+        let mut layout = self.place(x)?;
+        if !layout.is_columns(axis) {
+            layout = self.as_rows(x)?;
+        }
+        if !layout.is_columns(axis) {
+            return unsupported(format!("the largest along axis {axis} of {rank}"));
+        }
+        let tensor = self.emit(node, "select", vec![layout.tensor], (layout.rows, k), Vec::new());
+        self.draft.tensors[tensor].states_shape = true;
+        let result = layout.with_columns(axis, k, tensor);
+        self.settle(node, result.clone())?;
+        self.notes.insert("TopK is `select`: the largest of each row by magnitude, in the order of the row".to_owned());
+        let Some(indices) = node.outputs.get(1).copied().flatten() else { return Ok(()) };
+        if self.net.values[indices].is_output {
+            let name = self.net.values[indices].name.clone();
+            let made = self.draft.made(&name, (layout.rows, k));
+            self.draft.push(&name, "scale", vec![tensor], made);
+            self.set(indices, result.on(made));
+            self.notes.insert("indices of TopK are written as numbers of the workload's type".to_owned());
+        }
         Ok(())
     }
 
@@ -524,7 +458,7 @@ impl Lower<'_, '_> {
     }
 
     /// Rows of a table by indices that come from off chip.
-    fn look_up(&mut self, node: &NetNode<'_>, table: usize, shape: (u64, u64)) -> usize {
+    pub(super) fn look_up(&mut self, node: &NetNode<'_>, table: usize, shape: (u64, u64)) -> usize {
         let name = format!("{}_indices", self.draft.tensors[table].name);
         let indices = self.draft.tensor(&name, (shape.0, 1), super::draft::Role::Input);
         self.draft.tensors[indices].dtype = Some("fp32");

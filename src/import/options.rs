@@ -7,14 +7,23 @@ use crate::model::{ExpertLoad, Phase};
 
 use super::expert_load::expert_load;
 
-/// Whether a file is a model to be imported, by its ending.
-pub fn is_model(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx") || ending.eq_ignore_ascii_case("json"))
+fn ends(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }
 
-/// Whether a file is an ONNX network, by its ending.
-pub fn is_onnx(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"))
+/// Whether a file is a model to be imported, by its ending.
+pub fn is_model(path: &Path) -> bool {
+    is_network(path) || ends(path, "json")
+}
+
+/// Whether a file holds a network with its phase and sizes, by its ending: ONNX, or an archive of `torch.export`.
+pub fn is_network(path: &Path) -> bool {
+    ends(path, "onnx") || is_pt2(path)
+}
+
+/// Whether a file is an archive of `torch.export`, by its ending.
+pub(super) fn is_pt2(path: &Path) -> bool {
+    ends(path, "pt2")
 }
 
 /// What can be done with the model of a `config.json`, by name.
@@ -108,7 +117,7 @@ impl Request {
             }
             dims.push((name.to_owned(), size));
         }
-        if is_onnx(path)
+        if is_network(path)
             && let Some(flag) = self.of_a_config()
         {
             let title =

@@ -446,7 +446,7 @@ fn leads_to_product(net: &Net<'_>, value: ValueId, depth: usize) -> bool {
 }
 
 /// Whether a mask leaves out the keys after the query; `None` if it is square, constant and too large to be read.
-fn causality(net: &Net<'_>, mask: ValueId, queries: u64, keys: u64) -> Option<bool> {
+pub(super) fn causality(net: &Net<'_>, mask: ValueId, queries: u64, keys: u64) -> Option<bool> {
     let mut open = vec![(mask, 0)];
     let mut is_unknown = false;
     while let Some((id, depth)) = open.pop() {

@@ -2,24 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::attention;
 use super::constant::{Constant, Numbers};
-use super::fold::{Array, axis_of, broadcast, slice_ranges};
+use super::fold::{Array, broadcast, slice_ranges};
+use super::given::{Given, Shape, Unknown, wrong};
+use super::image_shapes::{conv, conv_transpose, pool, resize};
 use super::net::{Net, NetNode, ValueId};
 use super::proto::Attribute;
-
-/// Why a node's shapes are not known.
-#[derive(Debug)]
-pub(super) enum Unknown {
-    /// Of an input, which has its own reason.
-    Input,
-    /// The operator is not known.
-    Operator,
-    /// The shapes contradict each other.
-    Wrong(String),
-}
-
-/// Lengths of the axes.
-pub(super) type Shape = Vec<u64>;
 
 pub(super) fn constant_of(node: &NetNode<'_>) -> Option<Array> {
     node.attributes.iter().find_map(|(name, value)| match (*name, value) {
@@ -44,48 +33,6 @@ pub(super) fn constant_of(node: &NetNode<'_>) -> Option<Array> {
     })
 }
 
-fn wrong<T>(why: impl Into<String>) -> Result<T, Unknown> {
-    Err(Unknown::Wrong(why.into()))
-}
-
-/// What a node's shapes follow from.
-struct Given<'n> {
-    net: &'n Net<'n>,
-    node: &'n NetNode<'n>,
-    arrays: &'n BTreeMap<ValueId, Array>,
-}
-
-impl Given<'_> {
-    fn shape(&self, index: usize) -> Result<&[u64], Unknown> {
-        let id = self.node.input(index).ok_or(Unknown::Input)?;
-        self.net.values[id].shape.as_deref().ok_or(Unknown::Input)
-    }
-
-    fn list(&self, index: usize) -> Option<Vec<i64>> {
-        let array = self.arrays.get(&self.node.input(index)?)?;
-        match &array.numbers {
-            Numbers::Ints(list) => Some(list.to_vec()),
-            Numbers::Reals(list) => Some(list.iter().map(|&x| x as i64).collect()),
-        }
-    }
-
-    /// Numbers that are an attribute in early versions and an input in later ones.
-    fn either(&self, name: &str, index: usize) -> Option<Vec<i64>> {
-        self.node.ints(name).map(<[i64]>::to_vec).or_else(|| self.list(index))
-    }
-
-    fn axes(list: &[i64], rank: usize) -> Result<Vec<usize>, Unknown> {
-        list.iter()
-            .map(|&axis| axis_of(axis, rank))
-            .collect::<Option<_>>()
-            .ok_or_else(|| Unknown::Wrong(format!("the axes {list:?} are not among {rank}")))
-    }
-
-    fn axis(&self, default: i64, rank: usize) -> Result<usize, Unknown> {
-        Ok(Self::axes(&[self.node.int("axis").unwrap_or(default)], rank)?[0])
-    }
-}
-
 /// The shapes of the outputs of a node.
 pub(super) fn of_step(
     net: &Net<'_>,
@@ -98,6 +45,17 @@ pub(super) fn of_step(
         "MatMul" => one(matmul(given.shape(0)?, given.shape(1)?)?),
         "Gemm" => one(gemm(&given)?),
         "Conv" => one(conv(&given)?),
+        "ConvTranspose" => one(conv_transpose(&given)?),
+        "Resize" | "Upsample" => one(resize(&given)?),
+        "TopK" => top_k(&given),
+        "Attention" => {
+            let shape = |index: usize| given.shape(index).ok();
+            if [4, 5].into_iter().any(|index| node.input(index).is_some() && shape(index).is_none()) {
+                return Err(Unknown::Input);
+            }
+            let found = attention::shapes(node, [0, 1, 2, 4, 5].map(shape)).map_err(Unknown::Wrong)?;
+            found.map(|list| list.into_iter().map(Some).collect()).ok_or(Unknown::Input)
+        }
         "MaxPool" | "AveragePool" | "LpPool" => one(pool(&given)?),
         "GlobalAveragePool" | "GlobalMaxPool" => {
             let mut shape = given.shape(0)?.to_vec();
@@ -161,8 +119,9 @@ pub(super) fn of_step(
 }
 
 /// Operators whose first output has the shape of their first input.
-const KEEPS_SHAPE: [&str; 55] = [
+const KEEPS_SHAPE: [&str; 56] = [
     "Relu",
+    "Silu",
     "Sigmoid",
     "Tanh",
     "Erf",
@@ -392,86 +351,6 @@ fn gemm(given: &Given<'_>) -> Result<Shape, Unknown> {
     Ok(vec![m, n])
 }
 
-/// Kernel, strides, dilations and paddings (before, then behind) of a convolution or pooling; a padding to equal sizes
-/// or of partial windows counts as padding.
-pub(super) fn windows(node: &NetNode<'_>, image: &[u64], kernel: &[u64]) -> Result<Windows, String> {
-    let rank = image.len();
-    let list = |name: &str, default: u64, n: usize| match node.ints(name) {
-        None => Ok(vec![default; n]),
-        Some(list) if list.len() == n => list
-            .iter()
-            .map(|&x| u64::try_from(x).ok().filter(|&x| x <= 1 << 20))
-            .collect::<Option<Vec<u64>>>()
-            .ok_or_else(|| format!("{name} {list:?} is out of range")),
-        Some(list) => Err(format!("{name} has {} entries, expected {n}", list.len())),
-    };
-    let (strides, dilations) = (list("strides", 1, rank)?, list("dilations", 1, rank)?);
-    let mut pads = list("pads", 0, 2 * rank)?;
-    let mut output = Vec::with_capacity(rank);
-    for axis in 0..rank {
-        let (stride, dilation) = (strides[axis], dilations[axis]);
-        if stride == 0 || dilation == 0 || kernel[axis] == 0 || kernel[axis] > 1 << 20 {
-            return Err("kernel, stride and dilation are expected from 1 to 2^20".to_owned());
-        }
-        let reach = (kernel[axis] - 1) * dilation + 1;
-        let size = image[axis];
-        if let Some(way) = node.text("auto_pad").filter(|way| way.starts_with("SAME")) {
-            let all = ((size.div_ceil(stride).max(1) - 1) * stride + reach).saturating_sub(size);
-            let (small, large) = (all / 2, all - all / 2);
-            (pads[axis], pads[axis + rank]) = if way == "SAME_UPPER" { (small, large) } else { (large, small) };
-        }
-        let padded = size + pads[axis] + pads[axis + rank];
-        let Some(rest) = padded.checked_sub(reach) else {
-            return Err(format!("a kernel that reaches over {reach} is larger than the padded image of {padded}"));
-        };
-        let mut count = rest / stride + 1;
-        if node.int("ceil_mode").unwrap_or(0) != 0 && !rest.is_multiple_of(stride) {
-            // A window must begin on the image or its padding in front.
-            if count * stride < size + pads[axis] {
-                pads[axis + rank] += stride - rest % stride;
-                count += 1;
-            }
-        }
-        output.push(count);
-    }
-    Ok(Windows { strides, dilations, pads, output })
-}
-
-/// How windows lie on an image.
-#[derive(Debug)]
-pub(super) struct Windows {
-    pub(super) strides: Vec<u64>,
-    pub(super) dilations: Vec<u64>,
-    /// In front of every axis, then behind every axis.
-    pub(super) pads: Vec<u64>,
-    /// Places along every axis.
-    pub(super) output: Vec<u64>,
-}
-
-fn conv(given: &Given<'_>) -> Result<Shape, Unknown> {
-    let (x, w) = (given.shape(0)?, given.shape(1)?);
-    if x.len() < 3 || x.len() != w.len() {
-        return wrong("an image and filters of as many axes are expected");
-    }
-    let group = u64::try_from(given.node.int("group").unwrap_or(1)).unwrap_or(0);
-    if group == 0 || w[1].checked_mul(group) != Some(x[1]) || !w[0].is_multiple_of(group) {
-        return wrong(format!("{group} groups of {} channels do not make {}", w[1], x[1]));
-    }
-    let windows = windows(given.node, &x[2..], &w[2..]).map_err(Unknown::Wrong)?;
-    Ok([&[x[0], w[0]], windows.output.as_slice()].concat())
-}
-
-fn pool(given: &Given<'_>) -> Result<Shape, Unknown> {
-    let x = given.shape(0)?;
-    let kernel = given.node.ints("kernel_shape").unwrap_or_default();
-    if x.len() < 3 || kernel.len() + 2 != x.len() || kernel.iter().any(|&k| k < 1) {
-        return wrong("an image and a kernel are expected");
-    }
-    let kernel: Shape = kernel.iter().map(|k| k.unsigned_abs()).collect();
-    let windows = windows(given.node, &x[2..], &kernel).map_err(Unknown::Wrong)?;
-    Ok([&x[..2], windows.output.as_slice()].concat())
-}
-
 fn split(given: &Given<'_>) -> Result<Vec<Option<Shape>>, Unknown> {
     let shape = given.shape(0)?;
     let axis = given.axis(0, shape.len())?;
@@ -493,6 +372,18 @@ fn split(given: &Given<'_>) -> Result<Vec<Option<Shape>>, Unknown> {
         Some(shape)
     };
     Ok(parts.iter().map(part).collect())
+}
+
+/// Values and indices.
+fn top_k(given: &Given<'_>) -> Result<Vec<Option<Shape>>, Unknown> {
+    let mut shape = given.shape(0)?.to_vec();
+    let axis = given.axis(-1, shape.len())?;
+    let k = given.node.int("k").or_else(|| given.list(1)?.first().copied()).ok_or(Unknown::Operator)?;
+    let Some(k) = u64::try_from(k).ok().filter(|&k| k > 0 && k <= shape[axis]) else {
+        return wrong(format!("the {k} largest of {} are asked for", shape[axis]));
+    };
+    shape[axis] = k;
+    Ok(vec![Some(shape); given.node.outputs.len()])
 }
 
 fn reshape(given: &Given<'_>) -> Result<Shape, Unknown> {

@@ -1,6 +1,7 @@
 //! Networks made by hand: what they become, and what is said of those that cannot be used.
 
 mod config;
+mod newer;
 
 use std::path::Path;
 
@@ -313,7 +314,7 @@ fn images_become_rows_of_pixels() {
         .node("BatchNormalization", &["x", "g", "g", "g", "g"], "b")
         .node_with("LRN", &["b"], "y", &[("size", &[5])])
         .output("y");
-    assert_eq!(kinds(&kept.workload()), ["batch_norm", "rms_norm"]);
+    assert_eq!(kinds(&kept.workload()), ["batch_norm", "local_norm"]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub enum FileKind {
     Sections,
     /// A compiled configuration.
     Configuration,
-    /// A model that becomes a workload: ONNX, or a `config.json`.
+    /// A model that becomes a workload: ONNX, an archive of `torch.export`, or a `config.json`.
     Model,
     /// What `--out` or `--format json` of a command wrote.
     Result,
@@ -47,7 +47,7 @@ impl FileKind {
     /// What a file of this path and text holds; the text of a binary file may be empty.
     pub fn of(path: &Path, text: &str) -> Self {
         let ends = |ending: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending));
-        if ends("onnx") {
+        if ends("onnx") || ends("pt2") {
             return Self::Model;
         }
         if ends("json") {
@@ -112,6 +112,7 @@ mod tests {
             ("result.json", "{\"schema\": 1}", FileKind::Result),
             ("a.json", "[", FileKind::Unknown),
             ("A.ONNX", "", FileKind::Model),
+            ("a.pt2", "", FileKind::Model),
         ] {
             assert_eq!(FileKind::of(Path::new(name), text), kind, "{name}: {text}");
         }

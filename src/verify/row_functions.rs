@@ -85,6 +85,13 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
         OperatorKind::RmsNormGrad => norm_gradient(x, y, false),
         OperatorKind::SgdUpdate => pairs().map(|(w, g)| w - meaning::SGD_RATE as f32 * g).collect(),
         OperatorKind::AdamUpdate => adam(workload, operator, x, y),
+        OperatorKind::LocalNorm => (0..x.len())
+            .map(|at| {
+                let around = &x[at.saturating_sub(2)..(at + 3).min(x.len())];
+                let root = (1.0 + around.iter().map(|x| x * x).sum::<f32>() / 5.0).sqrt();
+                x[at] / (root * root.sqrt())
+            })
+            .collect(),
         OperatorKind::Select => largest(x, workload.tensors[operator.output].columns as usize),
         OperatorKind::MaxPool | OperatorKind::AveragePool => pooled(workload, operator, x, at.row),
         OperatorKind::Reformat => {

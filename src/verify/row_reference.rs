@@ -140,6 +140,14 @@ fn of_row(
             let error = super::number::rounded_error(dtype, x.value, x.error);
             Real::new(x.value, error)
         }),
+        OperatorKind::LocalNorm => (0..x.len())
+            .map(|at| {
+                let around = &x[at.saturating_sub(2)..(at + 3).min(x.len())];
+                let sum = Real::sum(around.iter().map(|&x| x * x));
+                let root = (one + sum.over(Real::exact(5.0))).sqrt();
+                x[at].over(root * root.sqrt())
+            })
+            .collect(),
         OperatorKind::Select => selected(x, workload.tensors[operator.output].columns as usize),
         OperatorKind::Reformat => {
             let mut line = x.clone();

@@ -133,13 +133,7 @@ fn output_shape(
     if let Some(options) = &operator.image {
         return image_shape(source, operator, options, inputs, drafts);
     }
-    let Some(&second) = inputs.get(1) else {
-        return Ok(match operator.kind {
-            OperatorKind::Transpose => (first.1, first.0),
-            OperatorKind::RowSum | OperatorKind::RowMax => (first.0, 1),
-            _ => first,
-        });
-    };
+    let Some(&second) = inputs.get(1) else { return Ok(shape_of_one(operator, first, drafts)) };
     let (a, b) = (&drafts[operator.inputs[0]], &drafts[operator.inputs[1]]);
     let written_with = |spans: [&[Range<usize>]; 2]| -> Vec<Range<usize>> {
         std::iter::once(operator.spec.inputs.span()).chain(spans.concat()).collect()
@@ -205,6 +199,20 @@ fn output_shape(
         return Err(source.error_among(&spans, title, "expected equal shapes"));
     }
     Ok(first)
+}
+
+/// The shape of what an operator makes of one input.
+fn shape_of_one(operator: &Linked<'_>, first: Shape, drafts: &IndexMap<String, Draft>) -> Shape {
+    match operator.kind {
+        OperatorKind::Transpose => (first.1, first.0),
+        OperatorKind::RowSum | OperatorKind::RowMax => (first.0, 1),
+        // As many of a row as are declared.
+        OperatorKind::Select => {
+            let declared = drafts[operator.output].shape;
+            declared.filter(|shape| shape.0 == first.0 && shape.1 <= first.1).unwrap_or(first)
+        }
+        _ => first,
+    }
 }
 
 /// The declared shape of a view, which must be of the same elements, or of no more rows and columns.

@@ -177,6 +177,8 @@ kinds! {
     Softplus "softplus" { class: Class::Function, stages: 8, gradient: Gradient::OfInput(OperatorKind::SoftplusGrad) };
     /// Of x and dy: dy times the logistic function of x.
     SoftplusGrad "softplus_grad" { inputs: 2, stages: 5 };
+    /// Each column over a power of the squares of the five around it: a local response norm.
+    LocalNorm "local_norm" { class: Class::Row, stages: 16 };
 }
 
 impl OperatorKind {

@@ -23,6 +23,7 @@ use rdusim::validate::{Target, validate_data};
 use rdusim::workload::{self, Workload};
 use tempfile::TempDir;
 
+use super::exported;
 use super::matrices::{npy, safetensors};
 use super::tree::Format;
 use super::wire;
@@ -209,6 +210,7 @@ pub(crate) fn end_to_end(bytes: &[u8]) -> Result<(), String> {
 pub(crate) fn parsers(bench: &Bench) -> Vec<Kind> {
     let mut kinds = texts(bench);
     kinds.extend(mappings(bench));
+    kinds.extend(models());
     kinds.extend(results(bench));
     kinds.extend(tables());
     kinds.extend(masks());
@@ -320,7 +322,7 @@ fn texts(bench: &Bench) -> Vec<Kind> {
     ]
 }
 
-/// Sections, mappings, models, and arguments.
+/// Sections, mappings, and arguments.
 fn mappings(bench: &Bench) -> Vec<Kind> {
     let toml = Form::Tree(Format::Toml);
     let operators = bench.workload.operators.iter().map(|op| format!("{:?}", op.name)).collect::<Vec<_>>().join(", ");
@@ -354,26 +356,6 @@ fn mappings(bench: &Bench) -> Vec<Kind> {
             },
         },
         Kind {
-            name: "config",
-            form: Form::Tree(Format::Json),
-            seeds: bytes(CONFIGS.map(str::to_owned)),
-            read: |bench, bytes| {
-                let options = import::Options { dtype: "bf16".into(), ..import::Options::default() };
-                let imported = told(import::import(&bench.file("config.json", bytes), &options))?;
-                told(workload::parse("imported.toml", &imported.text, &[], 0)).map(drop)
-            },
-        },
-        Kind {
-            name: "onnx",
-            form: Form::Wire,
-            seeds: wire::networks(),
-            read: |bench, bytes| {
-                let options = import::Options { dtype: "bf16".into(), ..import::Options::default() };
-                let imported = told(import::import(&bench.file("net.onnx", bytes), &options))?;
-                told(workload::parse("imported.toml", &imported.text, &[], 0)).map(drop)
-            },
-        },
-        Kind {
             name: "set",
             form: Form::Bytes,
             seeds: bytes(sets.map(str::to_owned)),
@@ -389,6 +371,46 @@ fn mappings(bench: &Bench) -> Vec<Kind> {
             read: |_, bytes| told(Parallel::parse(text(bytes)?)).map(drop),
         },
     ]
+}
+
+/// Models of other formats.
+fn models() -> Vec<Kind> {
+    vec![
+        Kind {
+            name: "config",
+            form: Form::Tree(Format::Json),
+            seeds: bytes(CONFIGS.map(str::to_owned)),
+            read: |bench, bytes| imported(bench, "config.json", bytes),
+        },
+        Kind {
+            name: "onnx",
+            form: Form::Wire,
+            seeds: wire::networks(),
+            read: |bench, bytes| imported(bench, "net.onnx", bytes),
+        },
+        Kind {
+            name: "exported",
+            form: Form::Tree(Format::Json),
+            seeds: bytes(exported::programs()),
+            read: |bench, bytes| imported(bench, "net.pt2", &exported::archive(text(bytes)?)),
+        },
+        Kind {
+            name: "pt2",
+            form: Form::Bytes,
+            seeds: exported::programs()
+                .iter()
+                .flat_map(|text| [exported::archive(text), exported::legacy(text)])
+                .collect(),
+            read: |bench, bytes| imported(bench, "net.pt2", bytes),
+        },
+    ]
+}
+
+/// Imports a model that lies in a file of this name.
+fn imported(bench: &Bench, name: &str, bytes: &[u8]) -> Result<(), String> {
+    let options = import::Options { dtype: "bf16".into(), ..import::Options::default() };
+    let imported = told(import::import(&bench.file(name, bytes), &options))?;
+    told(workload::parse("imported.toml", &imported.text, &[], 0)).map(drop)
 }
 
 /// What the program wrote itself.

@@ -5,6 +5,7 @@
 //! its bound, and an input that takes too long are findings.
 
 pub(crate) mod change;
+pub(crate) mod exported;
 pub(crate) mod kinds;
 mod matrices;
 pub(crate) mod tree;

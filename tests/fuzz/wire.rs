@@ -184,29 +184,41 @@ impl Message {
     }
 
     fn input(self, name: &str, dims: &[u64]) -> Self {
+        self.input_of(name, 1, dims)
+    }
+
+    fn input_of(self, name: &str, kind: u64, dims: &[u64]) -> Self {
         let dim = |size: &u64| Self::default().int(1, *size);
         let shape = dims.iter().fold(Self::default(), |shape, size| shape.inside(1, dim(size)));
-        let tensor = Self::default().int(1, 1).inside(2, shape);
+        let tensor = Self::default().int(1, kind).inside(2, shape);
         self.inside(11, Self::default().text(1, name).inside(2, Self::default().inside(1, tensor)))
     }
 
     /// A node with integer attributes: one, or a list.
     fn node(self, op: &str, inputs: &[&str], output: &str, attributes: &[(&str, &[u64])]) -> Self {
-        let mut node = inputs.iter().fold(Self::default(), |node, input| node.text(1, input)).text(2, output);
-        node = node.text(3, output).text(4, op);
-        for (name, list) in attributes {
-            let attribute = match list {
-                [one] => Self::default().text(1, name).int(3, *one).int(20, 2),
-                list => list.iter().fold(Self::default().text(1, name), |a, &x| a.int(8, x)).int(20, 7),
-            };
-            node = node.inside(5, attribute);
-        }
-        self.inside(1, node)
+        let attribute = |(name, list): &(&str, &[u64])| match list {
+            [one] => Self::default().text(1, name).int(3, *one).int(20, 2),
+            list => list.iter().fold(Self::default().text(1, name), |a, &x| a.int(8, x)).int(20, 7),
+        };
+        self.any(op, inputs, &[output], attributes.iter().map(attribute))
+    }
+
+    /// A node with any attributes.
+    fn any(self, op: &str, inputs: &[&str], outputs: &[&str], attributes: impl Iterator<Item = Self>) -> Self {
+        let node = inputs.iter().fold(Self::default(), |node, input| node.text(1, input));
+        let node = outputs.iter().fold(node, |node, output| node.text(2, output));
+        let node = node.text(3, outputs[0]).text(4, op);
+        self.inside(1, attributes.fold(node, |node, attribute| node.inside(5, attribute)))
     }
 
     fn file(self) -> Vec<u8> {
+        self.file_of(13)
+    }
+
+    /// A file of a version of the standard operators.
+    fn file_of(self, version: u64) -> Vec<u8> {
         let graph = self.text(2, "net").inside(12, Self::default().text(1, "y"));
-        let opset = Self::default().int(2, 13);
+        let opset = Self::default().int(2, version);
         written(&Self::default().int(1, 8).text(2, "by hand").inside(7, graph).inside(8, opset).0)
     }
 }
@@ -250,5 +262,117 @@ pub(crate) fn networks() -> Vec<Vec<u8>> {
         .node("Transpose", &["split"], "turned", &[("perm", &[0, 2, 1, 3])])
         .node("Transpose", &["turned"], "again", &[("perm", &[0, 2, 1, 3])])
         .node("Reshape", &["again", "back"], "y", &[]);
-    [feed_forward, convolution, shaped].map(Message::file).into()
+    let mut list: Vec<Vec<u8>> = [feed_forward, convolution, shaped].map(Message::file).into();
+    list.extend(newer().into_iter().map(|(_, bytes)| bytes));
+    list.extend([gpt(), cnn()]);
+    list
+}
+
+/// Networks of one operator of later versions, or of images, and what is behind it: name and file.
+pub(crate) fn newer() -> Vec<(&'static str, Vec<u8>)> {
+    let net = Message::default;
+    let text = |name: &str, text: &str| net().text(1, name).text(4, text).int(20, 3);
+    let image = || net().input("x", &[1, 8, 6, 6]);
+    let turned = |kernel: u64, attributes: &[(&str, &[u64])]| {
+        let net = image().weight("w", &[8, 4, kernel, kernel]).weight("b", &[4]);
+        net.node("ConvTranspose", &["x", "w", "b"], "t", attributes).node("Relu", &["t"], "y", &[]).file_of(11)
+    };
+    let resized = |mode: &str, to: i64| {
+        let net = image().ints("sizes", &[1, 8, to, to]).weight("w", &[4, 8, 3, 3]);
+        let net = net.any("Resize", &["x", "", "", "sizes"], &["r"], std::iter::once(text("mode", mode)));
+        net.node("Conv", &["r", "w"], "y", &[]).file_of(18)
+    };
+    let heads = [("q_num_heads", 4), ("kv_num_heads", 2), ("is_causal", 1)];
+    let heads = || heads.into_iter().map(|(name, count)| net().text(1, name).int(3, count).int(20, 2));
+    let projected = || {
+        let net = net().input("x", &[2, 8, 16]).weight("q", &[16, 16]).weight("k", &[16, 8]).weight("v", &[16, 8]);
+        net.node("MatMul", &["x", "q"], "xq", &[]).node("MatMul", &["x", "k"], "xk", &[]).node(
+            "MatMul",
+            &["x", "v"],
+            "xv",
+            &[],
+        )
+    };
+    let attention = projected().weight("o", &[16, 16]).any("Attention", &["xq", "xk", "xv"], &["a"], heads());
+    let cached = projected().input("pk", &[2, 2, 24, 4]).input("pv", &[2, 2, 24, 4]).weight("o", &[16, 16]);
+    let cached = cached.any("Attention", &["xq", "xk", "xv", "", "pk", "pv"], &["a", "nk", "nv"], heads());
+    let largest = net().input("x", &[12, 40]).weight("w", &[40, 20]).ints("k", &[4]);
+    let largest =
+        largest.node("MatMul", &["x", "w"], "h", &[]).any("TopK", &["h", "k"], &["v", "i"], std::iter::empty());
+    let even = image().weight("w", &[4, 8, 3, 3]).node("LRN", &["x"], "n", &[("size", &[5])]);
+    vec![
+        ("turned_by_classes", turned(3, &[("strides", &[2, 2]), ("pads", &[1, 1, 1, 1]), ("output_padding", &[1, 1])])),
+        ("turned_at_once", turned(4, &[("strides", &[2, 2]), ("pads", &[1, 1, 1, 1])])),
+        ("nearest", resized("nearest", 12)),
+        ("linear", resized("linear", 12)),
+        ("gathered", resized("nearest", 9)),
+        ("shrunk", resized("nearest", 3)),
+        ("attention", attention.node("MatMul", &["a", "o"], "y", &[]).file_of(23)),
+        ("cached", cached.node("MatMul", &["a", "o"], "y", &[]).file_of(23)),
+        ("largest", largest.node("Softmax", &["v"], "y", &[("axis", &[1])]).file()),
+        ("even", even.node("Conv", &["n", "w"], "y", &[]).file_of(9)),
+    ]
+}
+
+/// The network of [`super::exported::gpt`] for two sequences.
+pub(crate) fn gpt() -> Vec<u8> {
+    let mut net = Message::default().input_of("ids", 7, &[2, 8]).weight("wte", &[50, 16]).ints("apart", &[2, 8, 4, 4]);
+    net = net.ints("flat", &[2, 8, 16]);
+    for (name, rows, columns) in [("qkv", 16, 48), ("out", 16, 16), ("up", 16, 64), ("down", 64, 16)] {
+        net = net.weight(&format!("{name}.w"), &[rows, columns]).weight(&format!("{name}.b"), &[columns]);
+    }
+    for name in ["ln1.g", "ln1.b", "ln2.g", "ln2.b"] {
+        net = net.weight(name, &[16]);
+    }
+    let linear = |net: Message, x: &str, name: &str, output: &str| {
+        let product = format!("{output}.0");
+        net.node("MatMul", &[x, &format!("{name}.w")], &product, &[]).node(
+            "Add",
+            &[&product, &format!("{name}.b")],
+            output,
+            &[],
+        )
+    };
+    net = net.node("Gather", &["wte", "ids"], "x", &[]);
+    net = net.node("LayerNormalization", &["x", "ln1.g", "ln1.b"], "n1", &[]);
+    net = linear(net, "n1", "qkv", "qkv").any(
+        "Split",
+        &["qkv"],
+        &["q0", "k0", "v0"],
+        std::iter::once(Message::default().text(1, "axis").int(3, 2).int(20, 2)),
+    );
+    for part in ["q", "k", "v"] {
+        let (from, split) = (format!("{part}0"), format!("{part}1"));
+        net = net.node("Reshape", &[&from, "apart"], &split, &[]);
+        net = net.node("Transpose", &[&split], part, &[("perm", &[0, 2, 1, 3])]);
+    }
+    net = net.any(
+        "Attention",
+        &["q", "k", "v"],
+        &["a0"],
+        std::iter::once(Message::default().text(1, "is_causal").int(3, 1).int(20, 2)),
+    );
+    net = net.node("Transpose", &["a0"], "a1", &[("perm", &[0, 2, 1, 3])]).node("Reshape", &["a1", "flat"], "a", &[]);
+    net = linear(net, "a", "out", "o").node("Add", &["x", "o"], "x2", &[]);
+    net = net.node("LayerNormalization", &["x2", "ln2.g", "ln2.b"], "n2", &[]);
+    net = linear(net, "n2", "up", "h").node("Gelu", &["h"], "g", &[]);
+    net = linear(net, "g", "down", "d").node("Add", &["x2", "d"], "x3", &[]);
+    net = net.node("Transpose", &["wte"], "turned", &[("perm", &[1, 0])]);
+    net.node("MatMul", &["x3", "turned"], "y", &[]).file_of(23)
+}
+
+/// The network of [`super::exported::cnn`].
+pub(crate) fn cnn() -> Vec<u8> {
+    let net = Message::default().input("x", &[2, 3, 16, 16]).weight("w1", &[8, 3, 3, 3]).weight("w2", &[8, 1, 3, 3]);
+    let net = ["g", "b", "m", "v", "b2"].into_iter().fold(net, |net, name| net.weight(name, &[8]));
+    let net = net.weight("w3", &[10, 8]).weight("b3", &[10]);
+    net.node("Conv", &["x", "w1"], "c", &[("strides", &[2, 2]), ("pads", &[1, 1, 1, 1])])
+        .node("BatchNormalization", &["c", "g", "b", "m", "v"], "n", &[])
+        .node("Relu", &["n"], "r", &[])
+        .node("Conv", &["r", "w2", "b2"], "d", &[("pads", &[1, 1, 1, 1]), ("group", &[8])])
+        .node("MaxPool", &["d"], "p", &[("kernel_shape", &[2, 2]), ("strides", &[2, 2])])
+        .node("GlobalAveragePool", &["p"], "q", &[])
+        .node("Flatten", &["q"], "f", &[("axis", &[1])])
+        .node("Gemm", &["f", "w3", "b3"], "y", &[("transB", &[1])])
+        .file()
 }

@@ -19,6 +19,7 @@ mod fuzz_kinds;
 mod golden;
 mod gpu;
 mod import_graph;
+mod imports;
 mod key_tiles;
 mod kinds;
 mod language;

@@ -154,6 +154,7 @@ fn others() -> Vec<Workload> {
         op("row_max", "\"moved\"", "most", ""),
         op("transpose", "\"moved\"", "turned", ""),
         op("scale", "\"turned\"", "scaled", ""),
+        op("local_norm", "\"moved\"", "even", ""),
     ];
     let mut training =
         vec![head.to_owned(), "[training]\noptimizer = \"sgd\"\n".to_owned(), tensor("a0", 21, 13, "input")];
