@@ -1,7 +1,7 @@
 //! What a run that cannot go on says of itself.
 
 use crate::arch::Chip;
-use crate::cost::Limits;
+use crate::cost::{Limits, Stop};
 use crate::program::{BufferId, BufferRole, BufferSpec, Fabric, ProcessKind, Section};
 use crate::workload::Workload;
 
@@ -71,7 +71,8 @@ fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: BufferId) -> &'
 
 /// Slots of a buffer that are tried at most, and events of each try.
 const DEEPEST: u64 = 4096;
-const LIMITS: Limits = Limits { events: 1_000_000, cycles: u64::MAX, work: u64::MAX, skip: true };
+const LIMITS: Limits<'_> =
+    Limits { events: 1_000_000, cycles: u64::MAX, work: u64::MAX, skip: true, stop: Stop::NEVER };
 
 /// The buffer that frees a blocked section with the fewest more slots, in words; `None` if none does alone.
 pub(super) fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<String> {

@@ -51,6 +51,7 @@ mod steps;
 mod stopped;
 mod study;
 mod sums;
+mod timeout;
 mod trees;
 mod validate;
 mod verifier;
