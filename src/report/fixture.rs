@@ -29,6 +29,7 @@ pub(crate) fn sn10() -> Chip {
         name: "SN10".into(),
         clock_hz: 1_250_000_000,
         grid: Grid {
+            shapes: None,
             columns: 40,
             rows: 32,
             tile: (20, 16),
@@ -83,6 +84,7 @@ pub(crate) fn sn10() -> Chip {
         vendor: None,
         quality: Quality::Ideal,
         assumed: Arc::default(),
+        text: Arc::default(),
     }
 }
 

@@ -42,7 +42,7 @@ pub use self::chart::{
 pub(crate) use self::chart::{name_in_words, value_label};
 pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, count_of_parameters, counted, workload as describe_workload};
-pub use self::document::{AgainstEntry, Document, SCHEMA};
+pub use self::document::{AgainstEntry, Document, InputsEntry, SCHEMA};
 pub use self::entries::{
     ArchEntry, EnergyEntry, RunEntry, SectionEntry, StageEntry, TensorEntry, TrafficEntry, VendorEntry, WorkloadEntry,
 };
