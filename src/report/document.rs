@@ -286,6 +286,8 @@ mod tests {
             "sram_peak_bytes",
             "traffic",
             "sram_bank_loss_bytes",
+            "sram_by_use",
+            "off_chip_by_tier",
             "energy_j",
             "stages",
         ];

@@ -5,6 +5,7 @@
 
 mod chart;
 mod comparable;
+mod counters;
 mod csv;
 mod describe;
 mod document;
@@ -37,7 +38,7 @@ mod write;
 
 pub use self::chart::{
     Chart, ChartError, Curve, CurveChart, Facet, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
-    TimelineChart, WaterfallChart,
+    TimelineChart, TornadoChart, TornadoRow, WaterfallChart,
 };
 pub(crate) use self::chart::{name_in_words, value_label};
 pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};

@@ -66,9 +66,9 @@ pub(super) fn trace(
     let plan = Actors::new(chip, fabric, section);
     let mut engine = Engine::new(chip, workload, fabric, section, &plan)?;
     engine.recorder = Some(Recorder::default());
-    let tracks = engine.actors.iter().map(|actor| engine.name(actor)).collect();
+    let tracks = engine.actors.iter().map(|actor| engine.track(actor)).collect();
     let (run, recorder) = engine.finish(limits);
-    let Recorder { spans, repeats, is_cut } = recorder.unwrap_or_default();
+    let Recorder { spans, repeats, is_cut, .. } = recorder.unwrap_or_default();
     let launch_cycles = chip.launch_cycles();
     let cycles = launch_cycles + run.cycles;
     Some(SectionTrace {
@@ -76,6 +76,7 @@ pub(super) fn trace(
         start_cycle,
         launch_cycles,
         cycles,
+        sram_bytes: section.sram_bytes + section.prefetches.iter().map(|load| load.bank_bytes).sum::<u64>(),
         tracks,
         spans,
         repeats,
@@ -351,7 +352,7 @@ impl<'a> Engine<'a> {
     /// Adds an actor's firing to the timeline, if there is one.
     pub(super) fn record(&mut self, index: usize, start: Ticks, end: Ticks) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.span(index, self.actors[index].next, start, end);
+            recorder.span(index, self.actors[index].next, (start, end), 0);
         }
     }
 

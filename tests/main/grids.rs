@@ -78,4 +78,7 @@ fn a_study_varies_the_count_and_explain_adds_to_it() {
     let more = all.iter().find(|entry| entry["resource"] == "compute").expect("more PCUs");
     assert_eq!(more["set"][0], "arch.grid.pcus=18");
     assert!(more["time_s"].is_f64(), "{more}");
+    let picture = fs::read_to_string(at.join("ex/sensitivity-fused.svg")).expect("a picture");
+    assert!(picture.contains("What one more of each resource would save"), "{picture}");
+    assert!(at.join("ex/sensitivity-fused.png").is_file() && !at.join("ex/uncertainty-fused.png").exists());
 }
