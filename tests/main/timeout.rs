@@ -61,11 +61,11 @@ fn a_point_that_times_out_changes_no_other() {
     let at = room.path();
     study(at, "both", &workloads("[\"tiny-mlp\", \"gpt2-xl-training\"]"));
     study(at, "one", &workloads("[\"tiny-mlp\"]"));
-    succeeds(at, &["sweep", "both.toml", "--out", "both", "--timeout-per-point", "10", "--threads", "2"]);
+    succeeds(at, &["sweep", "both.toml", "--out", "both", "--timeout-per-point", "6", "--threads", "1"]);
     succeeds(at, &["sweep", "one.toml", "--out", "one"]);
     let (both, one) = (read(at, "both/results.csv"), read(at, "one/results.csv"));
     let rest = both.strip_prefix(&one).unwrap_or_else(|| panic!("{both} does not begin with {one}"));
-    assert_eq!(rest, "gpt2-xl-training,,,timed out after 10 s\n");
+    assert_eq!(rest, "gpt2-xl-training,,,timed out after 6 s\n");
 }
 
 #[test]
