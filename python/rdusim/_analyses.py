@@ -16,6 +16,17 @@ from ._progress import Progress, told
 from ._view import Run, View
 
 Mode: TypeAlias = Literal["kbk", "epilogue", "fused"]
+Chart: TypeAlias = Literal[
+    "traffic",
+    "time",
+    "roofline",
+    "power",
+    "bandwidth",
+    "utilization",
+    "memory",
+    "energy-by-section",
+    "energy-by-tensor",
+]
 Fidelity: TypeAlias = Literal["bound", "event", "cycle"]
 Mapping_: TypeAlias = Literal["ideal", "vendor"]
 Effort: TypeAlias = Literal["quick", "normal", "thorough"]
@@ -93,7 +104,7 @@ class Result(View):
         """The table that the command line prints."""
         return self._runs.table()
 
-    def plot(self, chart: Literal["traffic", "time", "roofline"] = "time") -> Picture:
+    def plot(self, chart: Chart = "time") -> Picture:
         """A chart. Errors: ``ValueError`` for a name of none."""
         return Picture(self._runs.svg(chart), chart)
 

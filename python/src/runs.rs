@@ -55,7 +55,7 @@ fn ran(request: &Request) -> Answer<Inner> {
         sides.push(ran);
     }
     let nothing = || Failure::Refused(Diagnostic::new("there is no chip"));
-    let mut document = analysis::document(&workload, &sides).ok_or_else(nothing)?;
+    let mut document = analysis::document(&workload, &sides, &options, request.seed).ok_or_else(nothing)?;
     if request.uncertainty {
         let how = Uncertainty { samples: request.samples.unwrap_or(SAMPLES), seed: request.seed };
         analysis::add_ranges(&mut document, how, &options, (&workload, &modes), &files, &sides)?;

@@ -105,15 +105,6 @@ impl Ran {
     }
 }
 
-/// The document of runs on one chip, or of the second beside the first.
-pub fn document(workload: &Workload, sides: &[Ran]) -> Option<Document> {
-    match sides {
-        [first, second, ..] => Some(Document::versus(workload, first.side(), second.side())),
-        [only] => Some(Document::new(only.chip.device(), workload, &only.outcomes)),
-        [] => None,
-    }
-}
-
 /// The page and the layouts of a result, as files of `--out DIR`.
 ///
 /// An RDU alone has configurations, and a grid to be shown.

@@ -134,6 +134,8 @@ pub struct Bsp {
     pub die_mm2: Option<f64>,
     /// Paths of the fields that the file calls assumed.
     pub assumed: Arc<[String]>,
+    /// The text of the file, overrides applied; empty if it was not read from one.
+    pub text: Arc<str>,
 }
 
 impl Bsp {

@@ -138,6 +138,7 @@ pub(super) fn bsp(source: &Source, spec: &BspSpec) -> Result<Bsp, Diagnostic> {
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         tile,
         assumed: Arc::default(),
+        text: Arc::default(),
     })
 }
 

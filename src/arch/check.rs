@@ -46,6 +46,7 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
         vendor: spec.vendor.as_ref().map(|vendor_spec| vendor(source, vendor_spec)).transpose()?,
         quality: Quality::Ideal,
         assumed: Arc::default(),
+        text: Arc::default(),
     })
 }
 

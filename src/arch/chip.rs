@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Banks, Penalties, Quality, Vendor};
+use super::{Banks, Penalties, Quality, Shapes, Vendor};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::units::{Dtype, Rate};
@@ -63,6 +63,8 @@ pub struct Grid {
     pub pmus: Vec<Coordinate>,
     /// AGCUs at the edges.
     pub agcus: Vec<Agcu>,
+    /// The shapes that were to choose from, of a grid by its number of PCUs.
+    pub shapes: Option<Arc<Shapes>>,
 }
 
 impl Grid {
@@ -365,6 +367,8 @@ pub struct Chip {
     pub quality: Quality,
     /// Paths of the fields that the file calls assumed.
     pub assumed: Arc<[String]>,
+    /// The text of the file, overrides applied; empty if it was not read from one.
+    pub text: Arc<str>,
 }
 
 impl Chip {

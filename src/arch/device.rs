@@ -63,6 +63,8 @@ pub trait Device {
     fn limits(&self) -> Option<&Vendor>;
     /// Paths of the fields that its file calls assumed.
     fn assumed(&self) -> &[String];
+    /// The text of its file, overrides applied; empty if it was not read from one.
+    fn text(&self) -> &str;
     /// Area, and what it is the area of.
     fn area(&self) -> Option<(f64, &'static str)>;
     /// Places whose energy its model counts.
@@ -111,6 +113,10 @@ impl Device for Chip {
     fn assumed(&self) -> &[String] {
         &self.assumed
     }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.area_mm2().map(|area| (area.total(), "units, scaled from a synthesis at another node"))
     }
@@ -156,6 +162,10 @@ impl Device for Gpu {
     fn assumed(&self) -> &[String] {
         &self.assumed
     }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))
     }
@@ -200,6 +210,10 @@ impl Device for Bsp {
     }
     fn assumed(&self) -> &[String] {
         &self.assumed
+    }
+
+    fn text(&self) -> &str {
+        &self.text
     }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))

@@ -242,6 +242,7 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         sm,
         assumed: Arc::default(),
+        text: Arc::default(),
     })
 }
 

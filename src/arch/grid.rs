@@ -1,12 +1,13 @@
 //! From the grid's pattern and edges to units at coordinates.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toml::Spanned;
 
 use super::limits;
 use super::spec::{EdgeSpec, GridSpec};
-use super::{Agcu, Coordinate, Grid, UnitKind};
+use super::{Agcu, Coordinate, Grid, Shapes, UnitKind, shape};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Source, Table};
 
@@ -23,18 +24,32 @@ pub(super) fn grid(source: &Source, spec: &GridSpec) -> Result<Grid, Diagnostic>
         return Err(source.error_among(&[spec.columns.span(), spec.rows.span()], title, "too many sites"));
     }
     let (columns, rows) = (columns as u32, rows as u32);
-    let pattern = pattern(source, &spec.pattern)?;
+    let pattern = with_ratio(source, spec, pattern(source, &spec.pattern)?)?;
+    let mut tile = (
+        part(source, "tile_columns", spec.tile_columns.as_ref(), "columns", columns)?,
+        part(source, "tile_rows", spec.tile_rows.as_ref(), "rows", rows)?,
+    );
+    let mut die = (
+        part(source, "die_columns", spec.die_columns.as_ref(), "columns", columns)?,
+        part(source, "die_rows", spec.die_rows.as_ref(), "rows", rows)?,
+    );
+    let (mut shapes, (mut columns, mut rows)) = (None, (columns, rows));
+    if let Some(pcus) = &spec.pcus {
+        let (tiles, dies) = ((columns / tile.0, rows / tile.1), (columns / die.0, rows / die.1));
+        let step = (common(tiles.0, dies.0), common(tiles.1, dies.1));
+        let is_pcu = |line: &Vec<UnitKind>| line.iter().map(|&unit| unit == UnitKind::Pcu).collect();
+        let is_pcu: Vec<Vec<bool>> = pattern.iter().map(is_pcu).collect();
+        let of_file = Shapes::new(&is_pcu, (u64::from(columns), u64::from(rows)), step);
+        (columns, rows) = by_count(source, pcus, &of_file)?;
+        (tile, die) = ((columns / tiles.0, rows / tiles.1), (columns / dies.0, rows / dies.1));
+        shapes = Some(Arc::new(of_file));
+    }
     let mut grid = Grid {
         columns,
         rows,
-        tile: (
-            part(source, "tile_columns", spec.tile_columns.as_ref(), "columns", columns)?,
-            part(source, "tile_rows", spec.tile_rows.as_ref(), "rows", rows)?,
-        ),
-        die: (
-            part(source, "die_columns", spec.die_columns.as_ref(), "columns", columns)?,
-            part(source, "die_rows", spec.die_rows.as_ref(), "rows", rows)?,
-        ),
+        tile,
+        die,
+        shapes,
         units: Vec::with_capacity(columns as usize * rows as usize),
         pcus: Vec::new(),
         pmus: Vec::new(),
@@ -60,6 +75,50 @@ pub(super) fn grid(source: &Source, spec: &GridSpec) -> Result<Grid, Diagnostic>
         }
     }
     Ok(grid)
+}
+
+/// The least common multiple.
+fn common(a: u32, b: u32) -> u64 {
+    let (a, b) = (u64::from(a), u64::from(b));
+    (1..=b).map(|times| times * a).find(|multiple| multiple.is_multiple_of(b)).unwrap_or(a * b)
+}
+
+/// The shape of a grid with so many PCUs.
+fn by_count(source: &Source, pcus: &Spanned<Count>, shapes: &Shapes) -> Result<(u32, u32), Diagnostic> {
+    let wanted = source.count("grid.pcus", pcus, 1..=limits::MAX_SITES)?;
+    let (columns, rows) = shapes.with(wanted).map_err(|near| {
+        let told: Vec<String> =
+            near.iter().flatten().map(|(pcus, (columns, rows))| format!("{pcus} ({columns} x {rows} sites)")).collect();
+        let title = format!("no grid of this pattern, with as many tiles and dies, has exactly {wanted} PCUs");
+        let label = format!("possible near it: {}", told.join(", "));
+        let help = "shapes are at most twice as wide or as tall as `columns` x `rows`; fewer tiles or dies, or another \
+                    `pcus_per_pmu`, make other numbers possible (docs/arch-format.md)";
+        source.error(pcus.span(), title, label).with_help(help)
+    })?;
+    Ok((columns as u32, rows as u32))
+}
+
+/// The pattern of the file, or that of the ratio that is asked for, if the file's has another.
+fn with_ratio(source: &Source, spec: &GridSpec, pattern: Vec<Vec<UnitKind>>) -> Result<Vec<Vec<UnitKind>>, Diagnostic> {
+    let Some(asked) = &spec.pcus_per_pmu else { return Ok(pattern) };
+    let ratio = source.real("grid.pcus_per_pmu", asked, limits::PCUS_PER_PMU)?;
+    let Some((pcus, pmus)) = shape::parts(ratio) else {
+        let title = format!("`grid.pcus_per_pmu` is {ratio}, which is no ratio of few units");
+        let label = "expected p / q with p + q up to 16, such as 0.25, 0.5, 1.5 or 3";
+        return Err(source.error(asked.span(), title, label));
+    };
+    let count = |kind: UnitKind| pattern.iter().flatten().filter(|&&unit| unit == kind).count() as u64;
+    if count(UnitKind::None) > 0 {
+        let title = "`grid.pcus_per_pmu` needs a pattern that has a unit at every site";
+        let label = "`grid.pattern` has sites with a switch alone";
+        return Err(source.error(asked.span(), title, label).with_help("say the ratio by `grid.pattern` itself"));
+    }
+    let is_of_file = count(UnitKind::Pcu) * pmus == count(UnitKind::Pmu) * pcus;
+    let of_ratio = || {
+        let unit = |is_pcu: bool| if is_pcu { UnitKind::Pcu } else { UnitKind::Pmu };
+        shape::pattern((pcus, pmus)).into_iter().map(|line| line.into_iter().map(unit).collect()).collect()
+    };
+    Ok(if is_of_file { pattern } else { of_ratio() })
 }
 
 fn pattern(source: &Source, spec: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Vec<UnitKind>>, Diagnostic> {

@@ -15,6 +15,8 @@ use std::ops::RangeInclusive;
 pub(super) const SIDE: RangeInclusive<u64> = 1..=MAX_SITES;
 /// Sites of a grid.
 pub(super) const MAX_SITES: u64 = 1_000_000;
+/// PCUs for each PMU.
+pub(super) const PCUS_PER_PMU: RangeInclusive<f64> = 0.001..=1000.0;
 /// Address generators of one AGCU.
 pub(super) const AGS: RangeInclusive<u64> = 1..=1024;
 /// Clock.

@@ -17,6 +17,7 @@ mod marks;
 mod memory_parts;
 mod memory_tiers;
 mod penalties;
+mod shape;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use gpu::{
 pub use marks::{Assumption, Assumptions, Number, Sources, UncertainField, assumptions, sources};
 pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};
 pub use penalties::{BankCycles, Penalties};
+pub use shape::Shapes;
 pub use vendor::{LargeTensors, Quality, Vendor};
 
 #[cfg(test)]
@@ -99,21 +101,21 @@ fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
     let spec: spec::ChipSpec = source.read()?;
     let chip = check::chip(source, &spec)?;
     marks::check_ranges(source, spec.ranges.as_ref())?;
-    Ok(Chip { assumed: marks::assumed(source.text()).into(), ..chip })
+    Ok(Chip { assumed: marks::assumed(source.text()).into(), text: source.text().into(), ..chip })
 }
 
 fn gpu(source: &Source) -> Result<Gpu, Diagnostic> {
     let spec: gpu_spec::GpuSpec = source.read()?;
     let gpu = gpu_spec::gpu(source, &spec)?;
     marks::check_ranges(source, spec.ranges.as_ref())?;
-    Ok(Gpu { assumed: marks::assumed(source.text()).into(), ..gpu })
+    Ok(Gpu { assumed: marks::assumed(source.text()).into(), text: source.text().into(), ..gpu })
 }
 
 fn bsp(source: &Source) -> Result<Bsp, Diagnostic> {
     let spec: bsp_spec::BspSpec = source.read()?;
     let bsp = bsp_spec::bsp(source, &spec)?;
     marks::check_ranges(source, spec.ranges.as_ref())?;
-    Ok(Bsp { assumed: marks::assumed(source.text()).into(), ..bsp })
+    Ok(Bsp { assumed: marks::assumed(source.text()).into(), text: source.text().into(), ..bsp })
 }
 
 /// A chip file that is read many times with different overrides.

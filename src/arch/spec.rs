@@ -37,6 +37,8 @@ pub(super) struct GridSpec {
     pub(super) columns: Spanned<Count>,
     pub(super) rows: Spanned<Count>,
     pub(super) pattern: Spanned<Vec<Spanned<String>>>,
+    pub(super) pcus: Option<Spanned<Count>>,
+    pub(super) pcus_per_pmu: Option<Spanned<Real>>,
     pub(super) tile_columns: Option<Spanned<Count>>,
     pub(super) tile_rows: Option<Spanned<Count>>,
     pub(super) die_columns: Option<Spanned<Count>>,

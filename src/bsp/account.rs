@@ -11,7 +11,7 @@ use crate::arch::Bsp;
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::outcome::{
-    BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, Fidelity, HeldBy, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::units::Dtype;
 use crate::workload::{OperatorKind, TensorId, Workload, kernels_with_epilogues};
@@ -178,6 +178,8 @@ fn section(chip: &Bsp, workload: &Workload, mode: Mode, starts: bool, run: &[&Pl
         pmus: chip.tile.count,
         sram_peak_bytes: (peak * chip.tile.count as f64) as u64,
         sram_bank_loss_bytes: 0,
+        held: vec![(HeldBy::Tiles, (peak * chip.tile.count as f64) as u64)],
+        moved: vec![(tier.clone(), traffic.off_chip_bytes())],
         traffic,
         energy,
         links: Arc::default(),

@@ -63,7 +63,9 @@ fn execute_all(
         ran.drained()?;
         sides.push(ran);
     }
-    let Some(mut document) = analysis::document(&workload, &sides) else { return Ok(()) };
+    let Some(mut document) = analysis::document(&workload, &sides, &options(args, true), args.seed) else {
+        return Ok(());
+    };
     if ranges.uncertainty {
         let first = (Given::from(args.arch.as_path()), &sets[..]);
         let files: Vec<(Given, &[Override])> =

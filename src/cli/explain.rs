@@ -50,7 +50,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &shared.out {
         let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
-        report::write(directory, &[file("explain.json", &json), file("explain.txt", &text)])?;
+        let mut files = vec![file("explain.json", &json), file("explain.txt", &text)];
+        files.extend(answer.pictures()?);
+        report::write(directory, &files)?;
     }
     output::print_as(
         shared.format,

@@ -58,6 +58,11 @@ fn beside<T>(every: Duration, tell: impl Fn(f64) + Send, work: impl FnOnce() -> 
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "progress is told by the clock, on standard error")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 fn say(line: &str) {
     // A closed standard error costs nothing but this line.
     let _ = writeln!(io::stderr().lock(), "{line}");
@@ -92,19 +97,22 @@ pub(super) fn counted<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize)
 }
 
 fn in_lines<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) -> T) -> T {
-    // What was done when counting began, what is done now, and what there is.
-    let counts: Mutex<Option<(usize, usize, usize)>> = Mutex::new(None);
+    // What was done when counting began, what is done now, what there is, and when counting began.
+    let counts: Mutex<Option<(usize, usize, usize, Instant)>> = Mutex::new(None);
     let tell = |took_s| {
         let counts = *counts.lock().unwrap_or_else(PoisonError::into_inner);
-        say(&counts.map_or_else(|| format!("{message}: {took_s:.0} s so far"), |counts| line(message, counts, took_s)));
+        say(&counts.map_or_else(
+            || format!("{message}: {took_s:.0} s so far"),
+            |(from, done, all, since)| line(message, (from, done, all), since.elapsed().as_secs_f64()),
+        ));
     };
     beside(LINE_EVERY, tell, || {
         work(&|done, all| {
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-            let from = counts.map_or(done, |(from, ..)| from);
+            let (from, since) = counts.map_or_else(|| (done, now()), |(from, _, _, since)| (from, since));
             // Threads tell out of order.
-            let done = counts.map_or(done, |(_, earlier, _)| earlier.max(done));
-            *counts = Some((from, done, all));
+            let done = counts.map_or(done, |(_, earlier, ..)| earlier.max(done));
+            *counts = Some((from, done, all, since));
         })
     })
 }

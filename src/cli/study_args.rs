@@ -1,6 +1,7 @@
 //! What can be typed after `explain`, `sweep`, `merge` and `diff`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::TypedValueParser as _;
@@ -27,7 +28,10 @@ Examples:
   rdusim sweep workloads/studies/launch.toml --out results
 
   # after a kill, the same command goes on where it stopped; one of four machines runs
-  rdusim sweep workloads/studies/launch.toml --shard 1/4 --out shard-1";
+  rdusim sweep workloads/studies/launch.toml --shard 1/4 --out shard-1
+
+  # no point takes longer than a minute; what did runs again with a longer limit
+  rdusim sweep workloads/studies/launch.toml --timeout-per-point 60 --out results";
 
 pub(super) const MERGE_EXAMPLES: &str = "\
 Examples:
@@ -71,9 +75,18 @@ pub(super) struct SweepArgs {
     /// Threads; as many as the machine has if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024).map(usize::from))]
     pub(super) threads: Option<usize>,
+    /// Stop a point that takes longer and go on; with a longer limit the same command runs it again
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) timeout_per_point: Option<Duration>,
     /// Form of the summary on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+}
+
+/// A limit of time; at least a millisecond, at most a year.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.001..=3.2e7).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected seconds from 0.001 to 32000000, such as 60".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +141,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(examples, 7);
+        assert_eq!(examples, 8);
     }
 }

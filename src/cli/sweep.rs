@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::diagnostics::{Diagnostic, printable};
 use crate::input::Override;
 use crate::report::{self, File, Page};
-use crate::study::sweep::{self, Results, Shard, Study};
+use crate::study::sweep::{self, PointLimit, Results, Shard, Study};
 
 use super::failure::Failure;
 use super::report::made;
@@ -28,9 +29,19 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
             interrupt::keeps_points(out, done, all);
             tick(done, all);
         };
-        sweep::sweep(&study, shard, args.threads, out, &counted)
+        let start = || started(args.timeout_per_point.unwrap_or(Duration::MAX));
+        let milliseconds = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let limit = args.timeout_per_point.map(|limit| PointLimit { milliseconds: milliseconds(limit), start: &start });
+        sweep::sweep_within(&study, shard, args.threads, out, &counted, limit)
     })?;
     finish(&args.study, &study, &results, out, args.format)
+}
+
+/// A clock that starts now, and says when `limit` has passed.
+#[expect(clippy::disallowed_methods, reason = "who asks for a limit of time per point wants the clock's")]
+fn started(limit: Duration) -> Box<dyn Fn() -> bool + Send + Sync> {
+    let start = Instant::now();
+    Box::new(move || start.elapsed() > limit)
 }
 
 /// Joins shards.

@@ -35,7 +35,7 @@ mod verified;
 
 pub use compiled::Compiled;
 pub use mapping::bases::BaseCache;
-pub use passes::{compile, compile_measured, compile_with, exhaust, simulate_measured};
+pub use passes::{compile, compile_measured, compile_until, compile_with, exhaust, simulate_measured, simulate_until};
 pub use recompile::recompiled;
 pub use retarget::{retargeted, retargeted_section};
 pub use search::context::Effort;

@@ -1,6 +1,7 @@
 //! The passes of the compiler, one after the other.
 
 use crate::arch::Chip;
+use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
@@ -30,7 +31,8 @@ const MOST_HOPS: u64 = 1 << 28;
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
 /// memory tier.
 pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
-    let mut compiled = compile_modes(chip, workload, &[mode], Effort::Full, false, &BaseCache::default())?;
+    let mut compiled =
+        compile_modes(chip, workload, &[mode], Effort::Full, false, (&BaseCache::default(), Stop::NEVER))?;
     compiled.pop().map(|c| c.configuration).ok_or_else(|| Diagnostic::new("no mode was asked for"))
 }
 
@@ -55,7 +57,22 @@ pub fn compile_with(
     effort: Effort,
     bases: &BaseCache,
 ) -> Result<Vec<Compiled>, Diagnostic> {
-    compile_modes(chip, workload, modes, effort, true, bases)
+    compile_until(chip, workload, modes, effort, bases, Stop::NEVER)
+}
+
+/// As [`compile_with`], for a caller who may stop the search: it then unwinds to [`Stop::caught`].
+///
+/// # Errors
+/// As there.
+pub fn compile_until(
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+    effort: Effort,
+    bases: &BaseCache,
+    stop: Stop<'_>,
+) -> Result<Vec<Compiled>, Diagnostic> {
+    compile_modes(chip, workload, modes, effort, true, (bases, stop))
 }
 
 /// The best of all mappings of a small graph, by the event engine.
@@ -64,15 +81,27 @@ pub fn compile_with(
 pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted> {
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let (fabric, tiers, bases) = (&fabric, &tiers[..], &bases);
+    let (effort, stop) = (Effort::Full, Stop::NEVER);
     let context =
-        SearchContext { chip, workload, fabric, tiers, effort: Effort::Full, measures: true, prefetches: false, bases };
+        SearchContext { chip, workload, fabric, tiers, effort, measures: true, prefetches: false, bases, stop };
     exhaustive::exhaust(&context, most)
 }
 
 /// Runs a compiled configuration as [`sim::simulate`] does, without repeating the runs that are at hand already.
 pub fn simulate_measured(chip: &Chip, workload: &Workload, compiled: &Compiled, fidelity: Fidelity) -> Outcome {
+    simulate_until(chip, workload, compiled, fidelity, Stop::NEVER)
+}
+
+/// As [`simulate_measured`], for a caller who may stop the run: it then unwinds to [`Stop::caught`].
+pub fn simulate_until(
+    chip: &Chip,
+    workload: &Workload,
+    compiled: &Compiled,
+    fidelity: Fidelity,
+    stop: Stop<'_>,
+) -> Outcome {
     let runs = if fidelity == Fidelity::Event { &compiled.runs[..] } else { &[] };
-    sim::simulate_known(chip, workload, &compiled.configuration, fidelity, runs)
+    sim::simulate_known(chip, workload, &compiled.configuration, fidelity, runs, stop)
 }
 
 /// Refuses a grid whose routes would fill the memory: of a site's flow, a route crosses the grid at worst.
@@ -98,7 +127,7 @@ fn compile_modes(
     modes: &[Mode],
     effort: Effort,
     measures: bool,
-    bases: &BaseCache,
+    (bases, stop): (&BaseCache, Stop<'_>),
 ) -> Result<Vec<Compiled>, Diagnostic> {
     check_grid(chip)?;
     let tiers = tensor_tiers(chip, workload)?;
@@ -109,7 +138,7 @@ fn compile_modes(
     // one by one.
     let prefetches = measures && of_a_model && modes.contains(&Mode::Fused);
     let context =
-        &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, prefetches, bases };
+        &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, prefetches, bases, stop };
     let pinned = (is_pinned && modes.contains(&Mode::Fused))
         .then(|| Partitioner::pinned(workload, context))
         .transpose()

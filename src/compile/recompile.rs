@@ -6,6 +6,7 @@
 use rayon::prelude::*;
 
 use crate::arch::Chip;
+use crate::cost::Stop;
 use crate::index::IndexVec;
 use crate::mode::Mode;
 use crate::program::verifier::violations;
@@ -27,8 +28,9 @@ use super::search::context::{Effort, SearchContext};
 pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Compiled> {
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let prefetches = of.mode == Mode::Fused && workload.first_of_a_model().is_some();
-    let (fabric, tiers, effort) = (&fabric, &tiers[..], Effort::Full);
-    let context = &SearchContext { chip, workload, fabric, tiers, effort, measures: true, prefetches, bases: &bases };
+    let (fabric, tiers, effort, stop) = (&fabric, &tiers[..], Effort::Full, Stop::NEVER);
+    let context =
+        &SearchContext { chip, workload, fabric, tiers, effort, measures: true, prefetches, bases: &bases, stop };
     let again = |index: usize| {
         let was = &of.sections[index];
         let graph = SectionGraph::new(workload, &was.operators, was.operators.len() > 1)?;

@@ -1,5 +1,6 @@
 //! What one section did, in raw counts: the result of every fidelity.
 
+use super::stop::Stop;
 use super::usage::Usage;
 use crate::index::IndexVec;
 use crate::program::{StageId, StreamId};
@@ -68,7 +69,7 @@ pub enum Stopped {
 
 /// When a run is ended before it has drained.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct Limits<'a> {
     /// Events it may take.
     pub events: u64,
     /// Cycles it may take, launch excluded.
@@ -79,4 +80,6 @@ pub struct Limits {
     pub work: u64,
     /// Whether what repeats exactly is skipped: the result is the same, sooner.
     pub skip: bool,
+    /// Who may stop it from outside.
+    pub stop: Stop<'a>,
 }

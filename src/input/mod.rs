@@ -4,6 +4,7 @@ mod builtin;
 mod explain;
 mod field;
 mod file;
+mod flat;
 mod given;
 mod kind;
 mod overrides;
@@ -17,6 +18,7 @@ mod value;
 
 pub use builtin::{BUILTINS, Builtin, builtin, named, referenced, text_of};
 pub use field::field_of;
+pub use flat::{Fields, fields};
 pub use given::Given;
 pub use kind::FileKind;
 pub use overrides::{Override, Root};

@@ -257,6 +257,41 @@ pub struct Busy {
     pub pmu_port: u64,
 }
 
+/// What on-chip memory is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HeldBy {
+    /// Weights, resident or streamed.
+    Weights,
+    /// Activations: stage buffers, and tensors that stay.
+    Activations,
+    /// Partial sums, and what steps over rows keep.
+    Sums,
+    /// Results on their way off chip.
+    Results,
+    /// Weights of the next section.
+    Prefetched,
+    /// Memory of tiles, whatever it holds.
+    Tiles,
+}
+
+impl HeldBy {
+    /// Every use.
+    pub const ALL: [Self; 6] =
+        [Self::Weights, Self::Activations, Self::Sums, Self::Results, Self::Prefetched, Self::Tiles];
+
+    /// The name used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Weights => "weights",
+            Self::Activations => "activations",
+            Self::Sums => "sums",
+            Self::Results => "results",
+            Self::Prefetched => "prefetched",
+            Self::Tiles => "tiles",
+        }
+    }
+}
+
 /// What one section did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SectionOutcome {
@@ -286,6 +321,10 @@ pub struct SectionOutcome {
     pub sram_peak_bytes: u64,
     /// Of those, bytes lost because tensors occupy whole banks.
     pub sram_bank_loss_bytes: u64,
+    /// What they hold; adds up to `sram_peak_bytes`.
+    pub held: Vec<(HeldBy, u64)>,
+    /// Off-chip bytes of each tier, by name, what is moved beyond the payload included.
+    pub moved: Vec<(String, u64)>,
     /// Traffic.
     pub traffic: Traffic,
     /// Energy.

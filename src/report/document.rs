@@ -1,7 +1,10 @@
 //! The JSON object: its shape and key order are a contract, new keys may be added, none renamed.
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::arch::Device;
 use crate::mode::Mode;
@@ -47,6 +50,23 @@ pub struct Document {
     /// How ranges were drawn, and those of ratios, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty: Option<UncertaintyEntry>,
+    /// What was run, and how; left out where that is not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<InputsEntry>,
+}
+
+/// Fields of the inputs by path, overrides applied.
+#[derive(Debug, Clone, Serialize)]
+pub struct InputsEntry {
+    /// The chip file.
+    pub arch: BTreeMap<String, Value>,
+    /// The workload file, or what a model was imported as.
+    pub workload: BTreeMap<String, Value>,
+    /// Options that change results.
+    pub options: BTreeMap<String, Value>,
+    /// The chip file of `--against`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<BTreeMap<String, Value>>,
 }
 
 /// Off-chip bytes of one run over those of another: a number, or null in JSON.
@@ -135,6 +155,7 @@ impl Document {
             waterfall,
             against: None,
             uncertainty: None,
+            inputs: None,
         }
     }
 
@@ -265,6 +286,8 @@ mod tests {
             "sram_peak_bytes",
             "traffic",
             "sram_bank_loss_bytes",
+            "sram_by_use",
+            "off_chip_by_tier",
             "energy_j",
             "stages",
         ];

@@ -358,6 +358,11 @@ pub struct SectionEntry {
     pub traffic: TrafficEntry,
     /// Of `sram_peak_bytes`, lost because tensors occupy whole banks.
     pub sram_bank_loss_bytes: u64,
+    /// What they hold: `weights`, `activations`, `sums`, `results`, `prefetched`, of tiles `tiles`; adds up to `sram_peak_bytes`.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub sram_by_use: IndexMap<&'static str, u64>,
+    /// Off-chip bytes of each tier, with what is moved beyond the payload.
+    pub off_chip_by_tier: IndexMap<String, u64>,
     /// Energy by place.
     pub energy_j: EnergyEntry,
     /// Stages in order.
@@ -381,6 +386,8 @@ impl From<&SectionOutcome> for SectionEntry {
             sram_peak_bytes: section.sram_peak_bytes,
             traffic: (&section.traffic).into(),
             sram_bank_loss_bytes: section.sram_bank_loss_bytes,
+            sram_by_use: section.held.iter().map(|(held, bytes)| (held.name(), *bytes)).collect(),
+            off_chip_by_tier: section.moved.iter().cloned().collect(),
             energy_j: section.energy.into(),
             stages: section.stages.iter().map(StageEntry::from).collect(),
         }

@@ -11,7 +11,7 @@ use crate::arch::{
 use crate::index::IndexVec;
 use crate::mode::Mode;
 use crate::outcome::{
-    BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, Fidelity, HeldBy, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::sparsity::BlockMask;
 use crate::units::{Dtype, MIB};
@@ -29,6 +29,7 @@ pub(crate) fn sn10() -> Chip {
         name: "SN10".into(),
         clock_hz: 1_250_000_000,
         grid: Grid {
+            shapes: None,
             columns: 40,
             rows: 32,
             tile: (20, 16),
@@ -83,6 +84,7 @@ pub(crate) fn sn10() -> Chip {
         vendor: None,
         quality: Quality::Ideal,
         assumed: Arc::default(),
+        text: Arc::default(),
     }
 }
 
@@ -196,6 +198,8 @@ pub(crate) fn section(
         pmus: 620,
         sram_peak_bytes: 300 * MIB,
         sram_bank_loss_bytes: 3 * MIB,
+        held: vec![(HeldBy::Weights, 200 * MIB), (HeldBy::Activations, 100 * MIB)],
+        moved: vec![("ddr".into(), traffic.off_chip_bytes())],
         energy: EnergyJ {
             compute: cycles as f64 * 4.4e-8,
             zeros: 0.0,

@@ -5,6 +5,7 @@
 
 mod chart;
 mod comparable;
+mod counters;
 mod csv;
 mod describe;
 mod document;
@@ -37,12 +38,12 @@ mod write;
 
 pub use self::chart::{
     Chart, ChartError, Curve, CurveChart, Facet, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
-    TimelineChart, WaterfallChart,
+    TimelineChart, TornadoChart, TornadoRow, WaterfallChart,
 };
 pub(crate) use self::chart::{name_in_words, value_label};
 pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};
 pub use self::describe::{chip as describe_chip, count_of_parameters, counted, workload as describe_workload};
-pub use self::document::{AgainstEntry, Document, SCHEMA};
+pub use self::document::{AgainstEntry, Document, InputsEntry, SCHEMA};
 pub use self::entries::{
     ArchEntry, EnergyEntry, RunEntry, SectionEntry, StageEntry, TensorEntry, TrafficEntry, VendorEntry, WorkloadEntry,
 };

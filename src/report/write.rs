@@ -204,23 +204,27 @@ mod tests {
     }
 
     #[test]
-    fn a_report_has_its_nine_files() {
+    fn a_report_has_its_result_tables_and_pictures() {
         let (chip, workload, outcomes) = (fixture::sn10(), fixture::ffn(None), fixture::outcomes());
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("a/b");
         for _ in 0..2 {
             write(&directory, &files(&chip, &workload, &outcomes).unwrap()).unwrap();
-            let expected = [
-                "result.json",
-                "roofline.png",
-                "roofline.svg",
-                "sections.csv",
-                "time.png",
-                "time.svg",
-                "traffic.csv",
-                "traffic.png",
-                "traffic.svg",
+            let tables = ["result.json", "sections.csv", "traffic.csv"].map(str::to_owned);
+            let pictures = [
+                "bandwidth",
+                "energy-by-section",
+                "energy-by-tensor",
+                "memory",
+                "power",
+                "roofline",
+                "time",
+                "traffic",
+                "utilization",
             ];
+            let pictures = pictures.iter().flat_map(|name| [format!("{name}.png"), format!("{name}.svg")]);
+            let mut expected: Vec<String> = tables.into_iter().chain(pictures).collect();
+            expected.sort();
             assert_eq!(names(&directory), expected);
         }
         let json = std::fs::read_to_string(directory.join("result.json")).unwrap();

@@ -9,9 +9,9 @@ use crate::cost::{SectionRun, Waits, simd_stages, to_cycles};
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::outcome::{
-    BoundBy, Busy, EnergyJ, GroupOutcome, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
+    BoundBy, Busy, EnergyJ, GroupOutcome, HeldBy, LinkLoad, SectionOutcome, StageOutcome, TensorTraffic, Traffic,
 };
-use crate::program::{Mapping, ResourceKind, Section, Stage, StageId, StreamId};
+use crate::program::{BufferRole, Mapping, ResourceKind, Section, Stage, StageId, StreamId};
 use crate::workload::{OperatorId, Phase, Workload};
 
 /// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
@@ -73,12 +73,46 @@ pub(super) fn section_outcome(
         pmus: section.pmus,
         sram_peak_bytes: section.sram_bytes + section.prefetches.iter().map(|load| load.bank_bytes).sum::<u64>(),
         sram_bank_loss_bytes: section.sram_bank_loss_bytes,
+        held: held(chip, section),
+        moved: moved(chip, section, run, (repeat, every)),
         traffic,
         energy,
         links,
         busy: busy(chip, run, (repeat, every)),
         stages,
     }
+}
+
+/// What the banks of a section hold, and those it loads for the next.
+fn held(chip: &Chip, section: &Section) -> Vec<(HeldBy, u64)> {
+    let mut held: Vec<(HeldBy, u64)> = HeldBy::ALL.into_iter().map(|by| (by, 0)).collect();
+    let mut add =
+        |by: HeldBy, bytes: u64| held.iter_mut().filter(|(of, _)| *of == by).for_each(|(_, sum)| *sum += bytes);
+    for buffer in &section.buffers {
+        let by = match buffer.spec.role {
+            BufferRole::Weight { .. } => HeldBy::Weights,
+            BufferRole::Operand { .. } | BufferRole::Resident { .. } => HeldBy::Activations,
+            BufferRole::PartialSums { .. } | BufferRole::PartialFifo { .. } | BufferRole::State { .. } => HeldBy::Sums,
+            BufferRole::Output { .. } => HeldBy::Results,
+        };
+        add(by, buffer.spec.total_banks(chip) * chip.pmu.bank_bytes());
+    }
+    add(HeldBy::Prefetched, section.prefetches.iter().map(|load| load.bank_bytes).sum());
+    held.retain(|(_, bytes)| *bytes > 0);
+    held
+}
+
+/// Off-chip bytes of each tier.
+fn moved(chip: &Chip, section: &Section, run: &SectionRun, (repeat, every): (u64, u64)) -> Vec<(String, u64)> {
+    let mut bytes = vec![0_u64; chip.memory.len()];
+    for (stream, moved) in section.streams.iter().zip(&run.streams) {
+        bytes[stream.tier.index()] += moved.payload + moved.waste;
+    }
+    for load in &section.prefetches {
+        bytes[load.tier.index()] += load.moved_bytes;
+    }
+    let all = chip.memory.iter().zip(bytes);
+    all.map(|(tier, bytes)| (tier.name.clone(), bytes.saturating_mul(repeat).div_ceil(every))).collect()
 }
 
 /// Flits over every link and port that moved anything.

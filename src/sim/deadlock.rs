@@ -1,12 +1,13 @@
 //! What a run that cannot go on says of itself.
 
 use crate::arch::Chip;
-use crate::cost::Limits;
+use crate::cost::{Limits, Stop};
 use crate::program::{BufferId, BufferRole, BufferSpec, Fabric, ProcessKind, Section};
 use crate::workload::Workload;
 
 use super::actors::Actor;
 use super::engine::Engine;
+use super::trace::Track;
 
 impl Engine<'_> {
     fn tensor(&self, buffer: BufferId) -> &str {
@@ -24,6 +25,30 @@ impl Engine<'_> {
             ProcessKind::Copy { operand, .. } => format!("copy of `{}`", self.tensor(operand)),
             ProcessKind::Load { stream } | ProcessKind::Store { stream } => {
                 format!("stream of `{}`", workload.tensors[self.section.streams[stream].stream.tensor].name)
+            }
+        }
+    }
+
+    /// An actor as a timeline shows it.
+    pub(super) fn track(&self, actor: &Actor) -> Track {
+        let workload = self.graph.workload;
+        let plain = |name: String, label: String| Track { name, label, pcus: 0, tier: None };
+        match actor.kind {
+            ProcessKind::Group { stage, group } => {
+                let label = workload.operators[self.section.stages[stage].spec.main].name.clone();
+                let all = self.section.stages[stage].mapping.groups().max(1);
+                let pcus = self.section.stages[stage].pcus.len() as u64 / all;
+                Track { pcus, ..plain(format!("{label} #{group}"), label) }
+            }
+            ProcessKind::Copy { operand, .. } => {
+                plain(format!("copy {}", self.tensor(operand)), self.tensor(operand).to_owned())
+            }
+            ProcessKind::Load { stream } | ProcessKind::Store { stream } => {
+                let off_chip = &self.section.streams[stream];
+                let label = workload.tensors[off_chip.stream.tensor].name.clone();
+                let does = if off_chip.stream.writes { "write" } else { "read" };
+                let tier = Some(self.chip.memory[off_chip.tier].name.clone());
+                Track { tier, ..plain(format!("{does} {label}"), label) }
             }
         }
     }
@@ -71,7 +96,8 @@ fn tensor<'w>(workload: &'w Workload, section: &Section, buffer: BufferId) -> &'
 
 /// Slots of a buffer that are tried at most, and events of each try.
 const DEEPEST: u64 = 4096;
-const LIMITS: Limits = Limits { events: 1_000_000, cycles: u64::MAX, work: u64::MAX, skip: true };
+const LIMITS: Limits<'_> =
+    Limits { events: 1_000_000, cycles: u64::MAX, work: u64::MAX, skip: true, stop: Stop::NEVER };
 
 /// The buffer that frees a blocked section with the fewest more slots, in words; `None` if none does alone.
 pub(super) fn cure(chip: &Chip, workload: &Workload, fabric: &Fabric, section: &Section) -> Option<String> {

@@ -35,6 +35,9 @@ use super::trace::{Recorder, SectionTrace};
 /// Events after which a run is ended as too long.
 pub const MOST_EVENTS: u64 = 200_000_000;
 
+/// Events between two looks at whether the run is still wanted: some 10 ms of the host.
+const EVENTS_BETWEEN_CHECKS: u64 = 1 << 14;
+
 /// Steps that an event takes beside those at links and ports ([`Limits::work`]).
 const EVENT_STEPS: u64 = 12;
 
@@ -45,7 +48,7 @@ pub(super) fn run(
     workload: &Workload,
     fabric: &Fabric,
     section: &Section,
-    limits: Limits,
+    limits: Limits<'_>,
 ) -> Option<SectionRun> {
     let plan = Actors::new(chip, fabric, section);
     Some(Engine::new(chip, workload, fabric, section, &plan)?.run(limits))
@@ -57,15 +60,15 @@ pub(super) fn trace(
     workload: &Workload,
     fabric: &Fabric,
     section: &Section,
-    limits: Limits,
+    limits: Limits<'_>,
     start_cycle: u64,
 ) -> Option<SectionTrace> {
     let plan = Actors::new(chip, fabric, section);
     let mut engine = Engine::new(chip, workload, fabric, section, &plan)?;
     engine.recorder = Some(Recorder::default());
-    let tracks = engine.actors.iter().map(|actor| engine.name(actor)).collect();
+    let tracks = engine.actors.iter().map(|actor| engine.track(actor)).collect();
     let (run, recorder) = engine.finish(limits);
-    let Recorder { spans, repeats, is_cut } = recorder.unwrap_or_default();
+    let Recorder { spans, repeats, is_cut, .. } = recorder.unwrap_or_default();
     let launch_cycles = chip.launch_cycles();
     let cycles = launch_cycles + run.cycles;
     Some(SectionTrace {
@@ -73,6 +76,7 @@ pub(super) fn trace(
         start_cycle,
         launch_cycles,
         cycles,
+        sram_bytes: section.sram_bytes + section.prefetches.iter().map(|load| load.bank_bytes).sum::<u64>(),
         tracks,
         spans,
         repeats,
@@ -183,11 +187,11 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs to the end, or to one of the limits.
-    fn run(self, limits: Limits) -> SectionRun {
+    fn run(self, limits: Limits<'_>) -> SectionRun {
         self.finish(limits).0
     }
 
-    fn finish(mut self, limits: Limits) -> (SectionRun, Option<Recorder>) {
+    fn finish(mut self, limits: Limits<'_>) -> (SectionRun, Option<Recorder>) {
         let most_ticks = limits.cycles.saturating_mul(TICKS_PER_CYCLE);
         let mut deadline = Deadline::new(self.section, &self.work, most_ticks, limits.work == u64::MAX);
         for actor in 0..self.actors.len() {
@@ -204,6 +208,9 @@ impl<'a> Engine<'a> {
             self.end = self.end.max(now);
             events += 1;
             work = self.setup + self.work_of(events, steady.as_ref());
+            if events.is_multiple_of(EVENTS_BETWEEN_CHECKS) {
+                limits.stop.check();
+            }
             if events > limits.events || work > limits.work {
                 stopped = Some(Stopped::Events);
                 break;
@@ -345,7 +352,7 @@ impl<'a> Engine<'a> {
     /// Adds an actor's firing to the timeline, if there is one.
     pub(super) fn record(&mut self, index: usize, start: Ticks, end: Ticks) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.span(index, self.actors[index].next, start, end);
+            recorder.span(index, self.actors[index].next, (start, end), 0);
         }
     }
 

@@ -81,10 +81,14 @@ impl Engine<'_> {
             _ => begin + first_tile.saturating_sub(idle),
         };
         let first_out = first_out.max(merged.map_or(0, |merged| merged.first_out));
-        self.record(index, begin, end);
-        let actor = &mut self.actors[index];
+        let actor = &self.actors[index];
         let waited = begin - actor.free_at;
         let stalled = actor.waits_for_credit.min(waited);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.wait(index, actor.next, [actor.free_at, begin - stalled, begin]);
+        }
+        self.record(index, begin, end);
+        let actor = &mut self.actors[index];
         actor.stalled += stalled;
         // Operands that come later than they are worked on.
         actor.starved += waited - stalled + end - begin - occupied.ticks();

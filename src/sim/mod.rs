@@ -41,4 +41,4 @@ pub use ring::Ring;
 pub use run::{
     Measurement, measure, run_section, simulate, simulate_known, simulate_unskipped, simulate_within, trace,
 };
-pub use trace::{MOST_SPANS, Repeat, SectionTrace, Span};
+pub use trace::{MOST_SPANS, Repeat, SectionTrace, Span, SpanKind, Track};

@@ -63,7 +63,8 @@ impl Engine<'_> {
                 let (_, began, through) = self.filling[stream].swap_remove(i);
                 let written = now.max(through);
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.span(index, slot, began, written);
+                    let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+                    recorder.span(index, slot, (began, written), payload.0);
                 }
                 self.end = self.end.max(written);
                 self.release_inputs(index, self.store_step(index, at), [written; 3], now);
@@ -82,7 +83,8 @@ impl Engine<'_> {
         } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);
             if let Some(recorder) = &mut self.recorder {
-                recorder.span(index, slot, first_at, now.max(through));
+                let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
+                recorder.span(index, slot, (first_at, now.max(through)), payload.0);
             }
             let hops = self.actors[index].feed_hops;
             let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);

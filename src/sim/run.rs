@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
-use crate::cost::{Limits, SectionRun, Stopped, bound_cycles, bound_section, first_load_cycles};
+use crate::cost::{Limits, SectionRun, Stop, Stopped, bound_cycles, bound_section, first_load_cycles};
 use crate::outcome::{Fidelity, LinkLoad, Outcome, StopReason};
 use crate::program::{Configuration, Fabric, Section};
 use crate::workload::Workload;
@@ -13,6 +13,10 @@ use crate::workload::Workload;
 use super::event::MOST_EVENTS;
 use super::trace::SectionTrace;
 use super::{account, deadlock, event, reference};
+
+/// No limit but that of events.
+const TO_THE_END: Limits<'_> =
+    Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip: true, stop: Stop::NEVER };
 
 /// What running one section within limits has shown.
 #[derive(Debug)]
@@ -38,11 +42,12 @@ pub fn measure(
     fabric: &Fabric,
     section: &Section,
     (most_cycles, most_work): (u64, u64),
+    stop: Stop<'_>,
 ) -> Measurement {
     let chip = &*section.chip(chip, workload);
     let launch = chip.launch_cycles();
-    let limits =
-        Limits { events: MOST_EVENTS, cycles: most_cycles.saturating_sub(launch), work: most_work, skip: true };
+    let cycles = most_cycles.saturating_sub(launch);
+    let limits = Limits { cycles, work: most_work, stop, ..TO_THE_END };
     let Some(run) = event::run(chip, workload, fabric, section, limits) else {
         return Measurement::Unknown { work: 0, at_rate: 0 };
     };
@@ -66,7 +71,7 @@ fn worked(run: &SectionRun) -> u64 {
 
 /// Runs a configuration of `workload` on `chip`, section by section.
 pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], true, u64::MAX)
+    simulate_sections(chip, workload, configuration, fidelity, &[], TO_THE_END)
 }
 
 /// As [`simulate`], event by event, though all repeats: the same outcome, later.
@@ -76,7 +81,7 @@ pub fn simulate_unskipped(
     configuration: &Configuration,
     fidelity: Fidelity,
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], false, u64::MAX)
+    simulate_sections(chip, workload, configuration, fidelity, &[], Limits { skip: false, ..TO_THE_END })
 }
 
 /// As [`simulate`], without repeating the event engine's `runs` of its sections that are at hand.
@@ -86,8 +91,9 @@ pub fn simulate_known(
     configuration: &Configuration,
     fidelity: Fidelity,
     runs: &[Option<SectionRun>],
+    stop: Stop<'_>,
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, runs, true, u64::MAX)
+    simulate_sections(chip, workload, configuration, fidelity, runs, Limits { stop, ..TO_THE_END })
 }
 
 /// As [`simulate`], as long as it takes no more than `most_cycles`; `None` if it takes more.
@@ -97,8 +103,10 @@ pub fn simulate_within(
     configuration: &Configuration,
     fidelity: Fidelity,
     most_cycles: u64,
+    stop: Stop<'_>,
 ) -> Option<Outcome> {
-    let outcome = simulate_sections(chip, workload, configuration, fidelity, &[], true, most_cycles);
+    let limits = Limits { cycles: most_cycles, stop, ..TO_THE_END };
+    let outcome = simulate_sections(chip, workload, configuration, fidelity, &[], limits);
     let is_stopped = most_cycles < u64::MAX && matches!(outcome.stop, StopReason::Limit(_));
     (!is_stopped && outcome.cycles <= most_cycles).then_some(outcome)
 }
@@ -107,11 +115,10 @@ pub fn simulate_within(
 /// the periods it skips.
 pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) -> Vec<SectionTrace> {
     let fabric = Fabric::new(chip);
-    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip: true };
     let mut start_cycle = 0;
     let trace_section = |section: &Section| {
         let chip = &*section.chip(chip, workload);
-        let trace = event::trace(chip, workload, &fabric, section, limits, start_cycle)?;
+        let trace = event::trace(chip, workload, &fabric, section, TO_THE_END, start_cycle)?;
         start_cycle += trace.cycles;
         Some(trace)
     };
@@ -120,8 +127,7 @@ pub fn trace(chip: &Chip, workload: &Workload, configuration: &Configuration) ->
 
 /// Runs one section with the event engine: raw counts. `None` if its operators are no pipeline of `workload`.
 pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bool) -> Option<SectionRun> {
-    let limits = Limits { events: MOST_EVENTS, cycles: u64::MAX, work: u64::MAX, skip };
-    event::run(chip, workload, &Fabric::new(chip), section, limits)
+    event::run(chip, workload, &Fabric::new(chip), section, Limits { skip, ..TO_THE_END })
 }
 
 /// `known`: runs of the event engine, as far as there are any, section by section.
@@ -131,15 +137,16 @@ fn simulate_sections(
     configuration: &Configuration,
     fidelity: Fidelity,
     known: &[Option<SectionRun>],
-    skip: bool,
-    most_cycles: u64,
+    limits: Limits<'_>,
 ) -> Outcome {
     let fabric = Fabric::new(chip);
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
     let mut loads_of: FxHashMap<*const u64, Arc<[LinkLoad]>> = FxHashMap::default();
+    let most_cycles = limits.cycles;
     let mut left = most_cycles;
     for (index, section) in configuration.sections.iter().enumerate() {
+        limits.stop.check();
         let chip = &*section.chip(chip, workload);
         let cycles = if most_cycles == u64::MAX { u64::MAX } else { left.saturating_sub(chip.launch_cycles()) };
         let run = match (known.get(index), fidelity) {
@@ -147,8 +154,7 @@ fn simulate_sections(
             (_, Fidelity::Bound) => bound_section(chip, workload, &fabric, section),
             // Kernels are a GPU's: of an RDU, `event` is meant.
             (_, Fidelity::Event | Fidelity::Kernel) => {
-                let limits = Limits { events: MOST_EVENTS, cycles, work: u64::MAX, skip };
-                event::run(chip, workload, &fabric, section, limits)
+                event::run(chip, workload, &fabric, section, Limits { cycles, ..limits })
             }
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
         };

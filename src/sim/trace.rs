@@ -5,13 +5,28 @@ use crate::cost::{Ticks, to_cycles};
 /// Spans of one section that are kept.
 pub const MOST_SPANS: usize = 20_000;
 
-/// One piece of work on a track, in cycles from the section's first request.
+/// What an actor does in a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpanKind {
+    /// It works, or moves a slot.
+    Works,
+    /// It waits for its inputs.
+    Starved,
+    /// It waits for room in its outputs.
+    Stalled,
+}
+
+/// One piece of work on a track, or the wait before it, in cycles from the section's first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Index into [`SectionTrace::tracks`].
     pub track: usize,
+    /// What it is.
+    pub kind: SpanKind,
     /// Firing or slot of the actor.
     pub number: u64,
+    /// Bytes from or to memory, of a stream's slot.
+    pub bytes: u64,
     /// Begin.
     pub start_cycle: u64,
     /// End.
@@ -29,6 +44,19 @@ pub struct Repeat {
     pub times: u64,
 }
 
+/// An actor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Track {
+    /// What it is called.
+    pub name: String,
+    /// What its spans are called: the operator, or the tensor that is moved.
+    pub label: String,
+    /// PCUs that work together in it.
+    pub pcus: u64,
+    /// Memory tier of a stream.
+    pub tier: Option<String>,
+}
+
 /// The timeline of one section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionTrace {
@@ -40,8 +68,10 @@ pub struct SectionTrace {
     pub launch_cycles: u64,
     /// Cycles, launch included.
     pub cycles: u64,
-    /// What each actor is called.
-    pub tracks: Vec<String>,
+    /// Scratchpad bytes that it holds, behind its launch.
+    pub sram_bytes: u64,
+    /// The actors.
+    pub tracks: Vec<Track>,
     /// What actors did, in the order it was simulated.
     pub spans: Vec<Span>,
     /// What was skipped.
@@ -54,18 +84,38 @@ pub struct SectionTrace {
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     pub(super) spans: Vec<Span>,
+    /// Spans of work, of which at most [`MOST_SPANS`] are kept.
+    works: usize,
     pub(super) repeats: Vec<Repeat>,
     pub(super) is_cut: bool,
 }
 
 impl Recorder {
-    /// An actor works from `start` to `end`.
-    pub(super) fn span(&mut self, track: usize, number: u64, start: Ticks, end: Ticks) {
-        if self.spans.len() == MOST_SPANS {
+    /// An actor works from `start` to `end`, and moves some bytes from or to memory.
+    pub(super) fn span(&mut self, track: usize, number: u64, (start, end): (Ticks, Ticks), bytes: u64) {
+        if self.works == MOST_SPANS {
             self.is_cut = true;
             return;
         }
-        self.spans.push(Span { track, number, start_cycle: to_cycles(start), end_cycle: to_cycles(end) });
+        self.works += 1;
+        self.spans.push(Span {
+            track,
+            kind: SpanKind::Works,
+            number,
+            bytes,
+            start_cycle: to_cycles(start),
+            end_cycle: to_cycles(end),
+        });
+    }
+
+    /// An actor waits from `start` to `ready` for its inputs, and then to `begin` for room.
+    pub(super) fn wait(&mut self, track: usize, number: u64, [start, ready, begin]: [Ticks; 3]) {
+        for (kind, from, to) in [(SpanKind::Starved, start, ready), (SpanKind::Stalled, ready, begin)] {
+            let (start_cycle, end_cycle) = (to_cycles(from), to_cycles(to));
+            if end_cycle > start_cycle && self.works < MOST_SPANS {
+                self.spans.push(Span { track, kind, number, bytes: 0, start_cycle, end_cycle });
+            }
+        }
     }
 
     /// The time from `start` to `end` is skipped.

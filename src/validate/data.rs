@@ -130,7 +130,7 @@ fn parts(rows: &[SetRow]) -> Vec<SetPart> {
     let mut list: Vec<SetPart> = [
         SetPart::new("odd lines", rows, |i, _| i % 2 == 0),
         SetPart::new("even lines", rows, |i, _| i % 2 == 1),
-        SetPart::new("even lines below 10 us", rows, |i, row| i % 2 == 1 && below(i, row)),
+        SetPart::new("even lines below 10 µs", rows, |i, row| i % 2 == 1 && below(i, row)),
     ]
     .into_iter()
     .flatten()

@@ -218,6 +218,8 @@ pub struct Workload {
     pub notes: Vec<String>,
     /// The partition of a fused run, in the order its sections run; empty if the compiler may choose.
     pub sections: Vec<PinnedSection>,
+    /// The text of the file, overrides applied; empty if it was not read from one.
+    pub text: Arc<str>,
     /// Who makes and reads each tensor.
     links: Links,
 }
@@ -277,7 +279,17 @@ impl Workload {
     ) -> Self {
         let graph = graph_of(&operators, tensors.len());
         let links = Links::new(&tensors, &operators);
-        Self { name, dims, tensors, operators, graph, notes: Vec::new(), sections: Vec::new(), links }
+        Self {
+            name,
+            dims,
+            tensors,
+            operators,
+            graph,
+            notes: Vec::new(),
+            sections: Vec::new(),
+            text: Arc::default(),
+            links,
+        }
     }
 
     /// Refuses formats of second operands where a chip's model does not know them.

@@ -82,7 +82,9 @@ impl Template {
 }
 
 fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
-    checked(source, &source.read()?, seed)
+    let mut workload = checked(source, &source.read()?, seed)?;
+    workload.text = source.text().into();
+    Ok(workload)
 }
 
 fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, Diagnostic> {

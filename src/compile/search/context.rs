@@ -2,6 +2,7 @@
 
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::bases::BaseCache;
+use crate::cost::Stop;
 use crate::program::{Fabric, Section};
 use crate::sim::{self, Measurement};
 use crate::workload::Workload;
@@ -36,6 +37,8 @@ pub(crate) struct SearchContext<'c> {
     pub prefetches: bool,
     /// What is known of the workload's GEMMs on PCUs such as the chip's.
     pub bases: &'c BaseCache,
+    /// Who may stop the search.
+    pub stop: Stop<'c>,
 }
 
 impl SearchContext<'_> {
@@ -45,6 +48,6 @@ impl SearchContext<'_> {
         if !self.measures {
             return Measurement::Unknown { work: 0, at_rate: 0 };
         }
-        sim::measure(self.chip, self.workload, self.fabric, section, (most_cycles, most_work))
+        sim::measure(self.chip, self.workload, self.fabric, section, (most_cycles, most_work), self.stop)
     }
 }

@@ -326,6 +326,7 @@ impl Trial<'_, '_> {
 
     /// A choice placed and routed in a way of its own, and measured to take at most so many cycles.
     fn layout_in(&mut self, choice: Choice, way: Way, most_cycles: u64) -> Option<Routed> {
+        self.context.stop.check();
         let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
         let plan = choice.plan(chip, graph);
         let (section, _) = if way.is_annealed {
@@ -524,6 +525,7 @@ impl Trial<'_, '_> {
 
     fn lay(&self, choice: &Choice) -> Result<Layout, Unplaced> {
         let (chip, graph, context) = (self.chip, self.graph, self.context);
+        context.stop.check();
         let plan = choice.plan(chip, graph);
         let (section, fullest) = assemble(chip, context.fabric, graph, &plan, context.tiers, self.negotiation, &[])?;
         let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();

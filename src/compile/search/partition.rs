@@ -182,6 +182,7 @@ impl<'a> Partitioner<'a> {
         let workload = self.workload;
         let has_many = workload.operators.len() > PARAMS.partition.most_listed;
         let plan_run = |&run: &usize| {
+            context.stop.check();
             let operators = &self.runs[run].operators;
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
             let chip = context.chip.in_section(graph.largest_off_chip_bytes());

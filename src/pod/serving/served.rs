@@ -48,7 +48,7 @@ pub fn serve(
     let memory = memory(service, load, phase);
     let tiers = tiers(system, service, load, &memory)?;
     let mut notes = vec![format!(
-        "stack {}: tensor collectives are exposed, two a layer; {}; the host takes {} us a step and {} us a token",
+        "stack {}: tensor collectives are exposed, two a layer; {}; the host takes {} µs a step and {} µs a token",
         stack.kind.name(),
         if stack.blocking { "a sender waits for its transfer" } else { "transfers run beside computing" },
         stack.step_us,

@@ -14,7 +14,7 @@ pub(super) const BYTES: [(f64, &str); 6] = [
 ];
 
 /// Seconds.
-pub(super) const SECONDS: [(f64, &str); 5] = [(1e-12, "ps"), (1e-9, "ns"), (1e-6, "us"), (1e-3, "ms"), (1.0, "s")];
+pub(super) const SECONDS: [(f64, &str); 5] = [(1e-12, "ps"), (1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")];
 
 /// A linear axis from zero: its end, its unit, and its ticks with their labels.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ impl Linear {
 }
 
 /// The smallest of 1, 2, 2.5, 5 x 10^n that is not below `at_least`.
-fn round_step(at_least: f64) -> f64 {
+pub(super) fn round_step(at_least: f64) -> f64 {
     if at_least <= 0.0 || !at_least.is_finite() {
         return 1.0;
     }

@@ -140,7 +140,7 @@ fn write_inside(scene: &mut Scene, area: Area, segment: &Segment, ink: Color) {
 }
 
 /// Entries in rows from `top` down; returns where they end.
-fn legend(scene: &mut Scene, top: f64, keys: &[Key]) -> f64 {
+pub(super) fn legend(scene: &mut Scene, top: f64, keys: &[Key]) -> f64 {
     let (mut x, mut y) = (MARGIN, top);
     for key in keys {
         let (Key::Fill(_, text) | Key::Mark(text)) = key;

@@ -6,12 +6,14 @@
 mod axis;
 mod bars;
 mod curves;
+mod energy;
 mod font;
 mod frame;
 mod grid;
 mod heat;
 mod map;
 mod mask;
+mod over_time;
 mod paint;
 mod palette;
 mod pixels;
@@ -22,6 +24,7 @@ mod set;
 mod study;
 mod time;
 mod timeline;
+mod tornado;
 mod traffic;
 mod waterfall;
 
@@ -33,12 +36,14 @@ pub(crate) use scale::{label as value_label, words as name_in_words};
 pub use set::SetChart;
 pub use study::{Facet, PlotData, Series, StudyPlot};
 pub use timeline::TimelineChart;
+pub use tornado::{TornadoChart, TornadoRow};
 pub use waterfall::WaterfallChart;
 
 use crate::arch::Device;
 use crate::outcome::Outcome;
 use crate::workload::Workload;
 
+use self::over_time::Quantity;
 use self::scene::Scene;
 use super::side::Side;
 
@@ -51,11 +56,33 @@ pub enum Chart {
     Time,
     /// Throughput against operational intensity, under the chip's roofs.
     Roofline,
+    /// Average power over time, by place.
+    Power,
+    /// Off-chip bandwidth over time, by tier.
+    Bandwidth,
+    /// Units and tiers working over time.
+    Utilization,
+    /// On-chip memory over time, by what it holds.
+    Memory,
+    /// Energy by section.
+    EnergyBySection,
+    /// Energy by tensor moved off chip.
+    EnergyByTensor,
 }
 
 impl Chart {
     /// Every chart.
-    pub const ALL: [Self; 3] = [Self::Traffic, Self::Time, Self::Roofline];
+    pub const ALL: [Self; 9] = [
+        Self::Traffic,
+        Self::Time,
+        Self::Roofline,
+        Self::Power,
+        Self::Bandwidth,
+        Self::Utilization,
+        Self::Memory,
+        Self::EnergyBySection,
+        Self::EnergyByTensor,
+    ];
 
     /// The file's name without its ending.
     pub fn name(self) -> &'static str {
@@ -63,6 +90,12 @@ impl Chart {
             Self::Traffic => "traffic",
             Self::Time => "time",
             Self::Roofline => "roofline",
+            Self::Power => "power",
+            Self::Bandwidth => "bandwidth",
+            Self::Utilization => "utilization",
+            Self::Memory => "memory",
+            Self::EnergyBySection => "energy-by-section",
+            Self::EnergyByTensor => "energy-by-tensor",
         }
     }
 
@@ -95,6 +128,12 @@ impl Chart {
             Self::Traffic => traffic::scene(workload, sides),
             Self::Time => time::scene(workload, sides),
             Self::Roofline => roofline::scene(workload, sides),
+            Self::Power => over_time::scene(Quantity::Power, workload, sides),
+            Self::Bandwidth => over_time::scene(Quantity::Bandwidth, workload, sides),
+            Self::Utilization => over_time::scene(Quantity::Utilization, workload, sides),
+            Self::Memory => over_time::scene(Quantity::Memory, workload, sides),
+            Self::EnergyBySection => energy::by_section(workload, sides),
+            Self::EnergyByTensor => energy::by_tensor(workload, sides),
         }
     }
 }

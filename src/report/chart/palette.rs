@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-use crate::outcome::BoundBy;
+use crate::outcome::{BoundBy, HeldBy};
 
 /// An opaque colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,30 @@ pub(super) const SERIES: [Color; 7] = [BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILL
 /// Colours of the modes in order, of the first chip and of the second.
 pub(super) const RUNS: [[Color; 3]; 2] = [[VERMILLION, GREEN, BLUE], [PURPLE, ORANGE, SKY]];
 
+/// Colours of the low and of the high end of a range.
+pub(super) const ENDS: [Color; 2] = [SKY, BLUE];
+
+/// Places of energy with their colours, which are the page's too.
+pub(super) const PLACES: [(&str, Color); 5] =
+    [("compute", BLUE), ("SRAM", ORANGE), ("network", GREEN), ("off chip", PURPLE), ("static", SKY)];
+
+/// The colour of a memory tier by its row in the chip's list.
+pub(super) fn of_tier(row: usize) -> Color {
+    [VERMILLION, ORANGE][row.min(1)]
+}
+
+/// The colour of what on-chip memory is used for.
+pub(super) fn of_use(held: HeldBy) -> Color {
+    match held {
+        HeldBy::Weights => BLUE,
+        HeldBy::Activations => ORANGE,
+        HeldBy::Sums => GREEN,
+        HeldBy::Results => PURPLE,
+        HeldBy::Prefetched => SKY,
+        HeldBy::Tiles => GREY,
+    }
+}
+
 impl Color {
     /// This colour with `share` of white.
     pub(super) fn tint(self, share: f64) -> Self {
@@ -53,7 +77,7 @@ pub(super) fn of_bound(bound: &BoundBy, tier: usize) -> Color {
     match bound {
         BoundBy::Compute => BLUE,
         BoundBy::Imbalance => SKY,
-        BoundBy::Memory(_) => [VERMILLION, ORANGE][tier.min(1)],
+        BoundBy::Memory(_) => of_tier(tier),
         BoundBy::Ag => PURPLE,
         BoundBy::Link => GREEN,
         BoundBy::PmuPort => YELLOW,

@@ -15,18 +15,22 @@ use super::scene::Scene;
 /// A section with less than this part of a run's cycles, one in so many, has no room for its name.
 const SHORT: u64 = 60;
 
-pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
-    let mut scene = Scene::new(super::frame::WIDTH, 0.0);
-    let top = heading(&mut scene, "Time by section, and what bounds it", workload, sides);
-
-    // The row of a tier in its chip's list; a cache stands behind the tiers.
-    let tier = |bound: &BoundBy| match bound {
+/// The row of the tier that bounds a section in its chip's list; a cache stands behind the tiers.
+pub(super) fn row_of_tier(bound: &BoundBy, sides: &[Side<'_>]) -> usize {
+    match bound {
         BoundBy::Memory(name) => {
             let row = |side: &Side<'_>| side.chip.tiers().iter().position(|tier| tier.name == *name);
             sides.iter().find_map(row).unwrap_or(1)
         }
         _ => 0,
-    };
+    }
+}
+
+pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
+    let mut scene = Scene::new(super::frame::WIDTH, 0.0);
+    let top = heading(&mut scene, "Time by section, and what bounds it", workload, sides);
+
+    let tier = |bound: &BoundBy| row_of_tier(bound, sides);
     let runs = named(sides);
     let bars: Vec<Bar> = runs
         .iter()

@@ -57,7 +57,7 @@ fn moved(traffic: &TensorTraffic) -> u64 {
 }
 
 /// A colour for each tensor, or for the largest if there are more tensors than colours; in graph order.
-fn colors<'a>(totals: &IndexMap<&'a str, u64>) -> IndexMap<&'a str, Color> {
+pub(super) fn colors<'a>(totals: &IndexMap<&'a str, u64>) -> IndexMap<&'a str, Color> {
     let mut largest: Vec<(usize, u64)> = totals.values().copied().enumerate().collect();
     largest.sort_by_key(|&(at, total)| (std::cmp::Reverse(total), at));
     // One tensor beyond the colours would be an "other" of its own: it may as well be grey under its name.

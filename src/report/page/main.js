@@ -13,6 +13,7 @@ waterfalls();
 if (runs.length) {
   traffic();
   timeline();
+  overTime();
   roofline();
 }
 if (data.layouts.length) grid();

@@ -18,10 +18,11 @@ use super::waterfall::Waterfall;
 const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 /// `main.js` draws, so what it calls stands before it.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("base.js"),
     include_str!("figures.js"),
     include_str!("timeline.js"),
+    include_str!("overtime.js"),
     include_str!("roofline.js"),
     include_str!("waterfall.js"),
     include_str!("grid.js"),

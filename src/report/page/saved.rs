@@ -124,5 +124,10 @@ pub(super) fn read(text: &str) -> Result<serde_json::Value, String> {
     if let Some(waterfall) = &needed.waterfall {
         waterfall.check()?;
     }
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    let mut result: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    // The page has the texts of the inputs, and is to be small.
+    if let Some(object) = result.as_object_mut() {
+        object.remove("inputs");
+    }
+    Ok(result)
 }

@@ -13,8 +13,11 @@ pub struct Difference {
     pub a: String,
     /// Name of the second file.
     pub b: String,
-    /// Fields of chip and workload that are not the same.
+    /// Fields of chip, workload and options that are not the same, as far as both results record them; then figures of chip and
+    /// workload that are not.
     pub inputs: Vec<InputChange>,
+    /// Whether the first records the fields of its inputs, and whether the second does.
+    pub inputs_recorded: [bool; 2],
     /// Runs of modes that both have.
     pub runs: Vec<RunChange>,
     /// Modes that only the first has.
@@ -38,13 +41,45 @@ pub struct InputChange {
     pub b: Value,
 }
 
+/// A figure: counts are whole numbers, and are compared as such.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub enum Figure {
+    /// A count.
+    Whole(u64),
+    /// Any other.
+    Real(f64),
+}
+
+impl Figure {
+    /// The nearest real number.
+    pub fn real(self) -> f64 {
+        match self {
+            Self::Whole(count) => count as f64,
+            Self::Real(number) => number,
+        }
+    }
+}
+
+impl From<u64> for Figure {
+    fn from(count: u64) -> Self {
+        Self::Whole(count)
+    }
+}
+
+impl From<f64> for Figure {
+    fn from(number: f64) -> Self {
+        Self::Real(number)
+    }
+}
+
 /// A number in both.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Change {
     /// In the first.
-    pub a: f64,
+    pub a: Figure,
     /// In the second.
-    pub b: f64,
+    pub b: Figure,
     /// `b / a`; null where that is no number.
     pub ratio: Option<f64>,
 }
@@ -80,11 +115,23 @@ pub struct SectionChange {
 }
 
 impl Change {
-    pub(super) fn new(a: f64, b: f64) -> Self {
-        Self { a, b, ratio: Some(b / a).filter(|ratio| ratio.is_finite()) }
+    pub(super) fn new(a: impl Into<Figure>, b: impl Into<Figure>) -> Self {
+        let (a, b) = (a.into(), b.into());
+        Self { a, b, ratio: Some(b.real() / a.real()).filter(|ratio| ratio.is_finite()) }
     }
 
     pub(super) fn is_none(self) -> bool {
-        self.a.to_bits() == self.b.to_bits()
+        match (self.a, self.b) {
+            (Figure::Whole(a), Figure::Whole(b)) => a == b,
+            (a, b) => a.real().to_bits() == b.real().to_bits(),
+        }
+    }
+
+    /// How far the two are apart.
+    pub(super) fn distance(self) -> f64 {
+        match (self.a, self.b) {
+            (Figure::Whole(a), Figure::Whole(b)) => a.abs_diff(b) as f64,
+            (a, b) => (b.real() - a.real()).abs(),
+        }
     }
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::diagnostics::Diagnostic;
 use crate::report::METRICS;
-pub use difference::{Change, Difference, InputChange, RunChange, SectionChange};
-use read::{ResultFile, Run, Section};
+pub use difference::{Change, Difference, Figure, InputChange, RunChange, SectionChange};
+use read::{Inputs, ResultFile, Run, Section};
 
 /// Compares two results; each is the file's name and its text.
 ///
@@ -24,13 +24,22 @@ pub fn diff(a: (&str, &str), b: (&str, &str)) -> Result<Difference, Diagnostic> 
     };
     let pairs =
         first.runs.iter().filter_map(|run| Some((run, second.runs.iter().find(|other| other.mode == run.mode)?)));
-    let mut inputs = fields("arch", &first.arch, &second.arch);
-    inputs.extend(fields("workload", &first.workload, &second.workload));
+    let mut inputs = match (&first.inputs, &second.inputs) {
+        (Some(a), Some(b)) => input_fields(a, b),
+        _ => Vec::new(),
+    };
+    let shown = fields("arch", &first.arch, &second.arch);
+    for change in shown.into_iter().chain(fields("workload", &first.workload, &second.workload)) {
+        if inputs.iter().all(|known| known.field != change.field) {
+            inputs.push(change);
+        }
+    }
     Ok(Difference {
         schema: 1,
         a: a.0.to_owned(),
         b: b.0.to_owned(),
         inputs,
+        inputs_recorded: [first.inputs.is_some(), second.inputs.is_some()],
         runs: pairs.map(|(a, b)| run_change(a, b)).collect(),
         only_in_a: only(&first, &second),
         only_in_b: only(&second, &first),
@@ -46,24 +55,47 @@ fn fields(root: &str, a: &IndexMap<String, Value>, b: &IndexMap<String, Value>) 
     let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
     let value = |map: &IndexMap<String, Value>, key: &str| map.get(key).cloned().unwrap_or(Value::Null);
     keys.map(|key| InputChange { field: format!("{root}.{key}"), a: value(a, key), b: value(b, key) })
-        .filter(|change| change.a != change.b)
+        .filter(|change| !is_same(&change.a, &change.b))
         .collect()
+}
+
+/// Whether two values say the same: `1` and `1.0` do.
+fn is_same(a: &Value, b: &Value) -> bool {
+    let is_whole = |value: &Value| value.is_u64() || value.is_i64();
+    match (a.as_f64(), b.as_f64()) {
+        (Some(one), Some(other)) if !(is_whole(a) && is_whole(b)) => one.to_bits() == other.to_bits(),
+        _ => a == b,
+    }
+}
+
+/// Fields of the inputs that differ: of the chip, the workload, the options, and the other chip.
+fn input_fields(a: &Inputs, b: &Inputs) -> Vec<InputChange> {
+    let none = IndexMap::new();
+    let against = [&a.against, &b.against].map(|fields| fields.as_ref().unwrap_or(&none));
+    [
+        fields("arch", &a.arch, &b.arch),
+        fields("workload", &a.workload, &b.workload),
+        fields("options", &a.options, &b.options),
+        fields("against", against[0], against[1]),
+    ]
+    .concat()
 }
 
 fn run_change(a: &Run, b: &Run) -> RunChange {
     let figure = |name: &str, of: &dyn Fn(&Run) -> f64| (name.to_owned(), Change::new(of(a), of(b)));
+    let count = |name: &str, of: &dyn Fn(&Run) -> u64| (name.to_owned(), Change::new(of(a), of(b)));
     let mut figures: IndexMap<String, Change> = [
         figure("time_s", &|run| run.time_s),
-        figure("cycles", &|run| run.cycles as f64),
-        figure("bound_cycles", &|run| run.bound_cycles as f64),
-        figure("launches", &|run| run.launches as f64),
+        count("cycles", &|run| run.cycles),
+        count("bound_cycles", &|run| run.bound_cycles),
+        count("launches", &|run| run.launches),
         figure("utilization", &|run| run.utilization),
         figure("tflops_executed", &|run| run.tflops_executed),
-        figure("off_chip_read_bytes", &|run| run.traffic.off_chip_read_bytes as f64),
-        figure("off_chip_write_bytes", &|run| run.traffic.off_chip_write_bytes as f64),
-        figure("network_bytes", &|run| run.traffic.network_bytes as f64),
-        figure("sram_read_bytes", &|run| run.traffic.sram_read_bytes as f64),
-        figure("sram_write_bytes", &|run| run.traffic.sram_write_bytes as f64),
+        count("off_chip_read_bytes", &|run| run.traffic.off_chip_read_bytes),
+        count("off_chip_write_bytes", &|run| run.traffic.off_chip_write_bytes),
+        count("network_bytes", &|run| run.traffic.network_bytes),
+        count("sram_read_bytes", &|run| run.traffic.sram_read_bytes),
+        count("sram_write_bytes", &|run| run.traffic.sram_write_bytes),
     ]
     .into();
     for (place, joules) in &a.energy_j {
@@ -72,7 +104,10 @@ fn run_change(a: &Run, b: &Run) -> RunChange {
         }
     }
     for metric in &METRICS {
-        let of = |run: &Run| run.others.get(metric.key).and_then(Value::as_f64);
+        let of = |run: &Run| {
+            let value = run.others.get(metric.key)?;
+            value.as_u64().map(Figure::Whole).or_else(|| value.as_f64().map(Figure::Real))
+        };
         if let Some((a, b)) = of(a).zip(of(b)) {
             figures.insert(metric.key.to_owned(), Change::new(a, b));
         }
@@ -82,7 +117,7 @@ fn run_change(a: &Run, b: &Run) -> RunChange {
     for name in names {
         let bytes =
             |run: &Run| run.traffic.by_tensor.get(name).map_or(0, |t| t.off_chip_read_bytes + t.off_chip_write_bytes);
-        let change = Change::new(bytes(a) as f64, bytes(b) as f64);
+        let change = Change::new(bytes(a), bytes(b));
         if !change.is_none() {
             tensors.insert(name.clone(), change);
         }
@@ -153,12 +188,12 @@ fn reasons(a: &Run, b: &Run, sections: &[SectionChange], tensors: &IndexMap<Stri
         });
     }
     let mut tensors: Vec<(&String, &Change)> = tensors.iter().collect();
-    tensors.sort_by(|x, y| (y.1.b - y.1.a).abs().total_cmp(&(x.1.b - x.1.a).abs()));
+    tensors.sort_by(|x, y| y.1.distance().total_cmp(&x.1.distance()));
     for (name, change) in tensors {
         reasons.push(format!(
             "Off-chip bytes of {name}: {} in A, {} in B.",
-            text::bytes(change.a),
-            text::bytes(change.b)
+            text::bytes(change.a.real()),
+            text::bytes(change.b.real())
         ));
     }
     reasons
@@ -201,6 +236,31 @@ mod tests {
             ]
         );
         assert!(found.to_text().contains("500.0 ms"));
+    }
+
+    #[test]
+    fn counts_beyond_what_a_float_holds_are_told_apart() {
+        let of = |cycles: u64| A.replace("\"cycles\": 100, \"time_s\"", &format!("\"cycles\": {cycles}, \"time_s\""));
+        let found = diff(("a", &of(1 << 53)), ("b", &of((1 << 53) + 1))).unwrap();
+        let change = found.runs[0].figures["cycles"];
+        assert!(!change.is_none() && !found.to_text().contains("Nothing differs"), "{}", found.to_text());
+        assert!(found.to_json().contains("\"b\": 9007199254740993"), "{}", found.to_json());
+    }
+
+    #[test]
+    fn inputs_are_compared_field_by_field_where_both_record_them() {
+        let with = |inputs: &str| A.replace("\"runs\"", &format!("\"inputs\": {inputs}, \"runs\""));
+        let a = with(r#"{"arch": {"x": 1, "y.z": 2, "gone": [1]}, "workload": {"k": "v"}, "options": {"seed": 0}}"#);
+        let b = with(r#"{"arch": {"x": 1.0, "y.z": 3}, "workload": {"k": "w"}, "options": {"seed": 1}}"#);
+        let found = diff(("a", &a), ("b", &b)).unwrap();
+        let fields: Vec<&str> = found.inputs.iter().map(|change| change.field.as_str()).collect();
+        assert_eq!(fields, ["arch.y.z", "arch.gone", "workload.k", "options.seed"]);
+        assert_eq!(found.inputs_recorded, [true, true]);
+        // An older result still has the figures of its chip.
+        let found = diff(("a", A), ("b", &b.replace("\"pcus\": 4", "\"pcus\": 8"))).unwrap();
+        assert_eq!((found.inputs.len(), found.inputs_recorded), (1, [false, true]));
+        let text = found.to_text();
+        assert!(text.contains("A does not record the fields of its inputs"), "{text}");
     }
 
     #[test]

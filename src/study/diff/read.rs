@@ -14,8 +14,19 @@ pub(super) struct ResultFile {
     pub(super) arch: IndexMap<String, Value>,
     pub(super) workload: IndexMap<String, Value>,
     pub(super) runs: Vec<Run>,
+    /// What results of earlier versions lack.
+    pub(super) inputs: Option<Inputs>,
     pub(super) speedup: Option<f64>,
     pub(super) speedup_over_epilogue: Option<f64>,
+}
+
+/// Fields of the inputs by path.
+#[derive(Debug, Deserialize)]
+pub(super) struct Inputs {
+    pub(super) arch: IndexMap<String, Value>,
+    pub(super) workload: IndexMap<String, Value>,
+    pub(super) options: IndexMap<String, Value>,
+    pub(super) against: Option<IndexMap<String, Value>>,
 }
 
 /// One run.

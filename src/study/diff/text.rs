@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::report::{METRICS, human};
 
-use super::difference::{Change, Difference, RunChange, SectionChange};
+use super::difference::{Change, Difference, Figure, RunChange, SectionChange};
 
 /// Seconds for people.
 pub(super) fn seconds(value: f64) -> String {
@@ -29,6 +29,16 @@ impl Difference {
     /// The difference for people.
     pub fn to_text(&self) -> String {
         let mut text = format!("A  {}\nB  {}\n", self.a, self.b);
+        let silent = match self.inputs_recorded {
+            [true, true] => None,
+            [false, true] => Some("A does not record the fields of its inputs"),
+            [true, false] => Some("B does not record the fields of its inputs"),
+            [false, false] => Some("Neither records the fields of its inputs"),
+        };
+        if let Some(silent) = silent {
+            let _ =
+                writeln!(text, "\n{silent}: it is of an earlier version. Only what results show of them is compared.");
+        }
         let nothing = self.inputs.is_empty()
             && self.only_in_a.is_empty()
             && self.only_in_b.is_empty()
@@ -42,7 +52,11 @@ impl Difference {
         }
         if !self.inputs.is_empty() {
             text.push_str("\nInputs\n");
-            let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let plain = |value: &Value| match value {
+                Value::Null => "-".to_owned(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
             let rows = self.inputs.iter().map(|i| [i.field.clone(), plain(&i.a), plain(&i.b), String::new()]);
             table(&mut text, rows.collect());
         }
@@ -56,7 +70,12 @@ impl Difference {
         }
         for (of, change) in [("kbk", self.speedup), ("epilogue", self.speedup_over_epilogue)] {
             if let Some(change) = change {
-                let _ = writeln!(text, "\nSpeedup of fused over {of}: {:.3}x in A, {:.3}x in B.", change.a, change.b);
+                let _ = writeln!(
+                    text,
+                    "\nSpeedup of fused over {of}: {:.3}x in A, {:.3}x in B.",
+                    change.a.real(),
+                    change.b.real()
+                );
             }
         }
         text
@@ -87,7 +106,8 @@ fn tell_run(text: &mut String, run: &RunChange) {
     }
 }
 
-fn quantity(name: &str, value: f64) -> String {
+fn quantity(name: &str, figure: Figure) -> String {
+    let value = figure.real();
     if let Some(metric) = METRICS.iter().find(|metric| metric.key == name) {
         metric.shown(value)
     } else if name.ends_with("_s") {
@@ -98,8 +118,8 @@ fn quantity(name: &str, value: f64) -> String {
         human::si(value, "J")
     } else if name == "utilization" {
         human::percent(value)
-    } else if value.fract().abs() < f64::EPSILON && value >= 0.0 {
-        human::whole(value as u64)
+    } else if let Figure::Whole(count) = figure {
+        human::whole(count)
     } else {
         format!("{value:.3}")
     }

@@ -82,7 +82,7 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
         ),
         addition(
             "launch",
-            format!("half the start of a program ({} to {} us)", bsp.program_us, bsp.program_us / 2.0),
+            format!("half the start of a program ({} to {} µs)", bsp.program_us, bsp.program_us / 2.0),
             vec![set(&["program", "start_us"], number(bsp.program_us / 2.0))?],
         ),
     ];
@@ -151,9 +151,17 @@ fn number(value: f64) -> String {
     format!("{value:?}")
 }
 
-/// One more column of sites in every tile column, so that tiles stay equal; PMUs come with the PCUs.
+/// One more column of sites in every tile column, so that tiles stay equal; PMUs come with the PCUs. Of a grid by its number of PCUs,
+/// the next number that is a tenth more.
 fn pcus(chip: &Chip) -> Result<Addition, Diagnostic> {
     let grid = &chip.grid;
+    if let Some(shapes) = &grid.shapes {
+        let pcus = chip.pcus();
+        let more = shapes.at_least(pcus + pcus.div_ceil(10)).unwrap_or(pcus);
+        let what = format!("{} more PCUs, and PMUs with them ({pcus} to {more})", more - pcus);
+        let sets = vec![set(&["grid", "pcus"], more)?];
+        return Ok(Addition { resource: "compute".to_owned(), what, sets, keeps: Keeps::Mappings });
+    }
     let tiles = grid.columns / grid.tile.0;
     // Whole patterns of two columns, so that PCUs and PMUs stay in addition, and a tenth of the grid or the next number.
     let wanted = grid.columns.div_ceil(10).max(2);
@@ -197,7 +205,7 @@ fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
     if let Some(vendor) = chip.limits() {
         let us = vendor.launch_us;
         let sets = vec![set(&["vendor", "launch_us"], number(us / 2.0))?];
-        let what = format!("half the launch time of a section ({us:.1} to {:.1} us)", us / 2.0);
+        let what = format!("half the launch time of a section ({us:.1} to {:.1} µs)", us / 2.0);
         return Ok(Addition { resource: "launch".to_owned(), what, sets, keeps: Keeps::Configuration });
     }
     let (table, times) = match chip.launch.orchestration {
@@ -212,6 +220,6 @@ fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
     let all: f64 = parts.iter().map(|(_, us)| us).sum();
     let sets =
         parts.iter().map(|(key, us)| set(&["launch", table, key], number(us / 2.0))).collect::<Result<Vec<_>, _>>()?;
-    let what = format!("half the launch time of a section ({all:.1} to {:.1} us)", all / 2.0);
+    let what = format!("half the launch time of a section ({all:.1} to {:.1} µs)", all / 2.0);
     Ok(Addition { resource: "launch".to_owned(), what, sets, keeps: Keeps::Configuration })
 }

@@ -3,6 +3,7 @@
 mod additions;
 mod base;
 mod entries;
+mod pictures;
 mod sections;
 mod text;
 mod uncertainty;
@@ -48,6 +49,8 @@ pub fn explain(
     let all = additions.len() + variants.runs();
     let done = std::sync::atomic::AtomicUsize::new(0);
     let count = || tick(done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1, all);
+    // From here on the rate is that of the runs that are counted.
+    tick(0, all);
     let answers = run_all(&additions, |addition| {
         let cycles = base.seconds(&addition.sets, addition.keeps);
         count();

@@ -7,16 +7,16 @@ use indexmap::IndexMap;
 
 use crate::arch::{AnyChip, Chip};
 use crate::bsp;
-use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
-use crate::cost::bound_cycles;
+use crate::compile::{BaseCache, Compiled, compile_until, simulate_until};
+use crate::cost::{Stop, bound_cycles};
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity as RunFidelity, Outcome};
 use crate::program::{Configuration, divided_over_tiers};
 use crate::report::Document;
-use crate::sim::{simulate, simulate_within};
-use crate::study::inputs::{Inputs, drained, run_plain, simulated};
+use crate::sim::{simulate, simulate_known, simulate_within};
+use crate::study::inputs::{Inputs, drained, run_plain};
 use crate::study::uncertainty::{Draws, SAMPLES, of_plain, of_rdu, ranges};
 use crate::workload::Workload;
 
@@ -178,7 +178,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The configurations that points of one ground share.
-    pub(super) fn configurations(&self, setting: &Setting<'_>) -> Result<Vec<Compiled>, Diagnostic> {
+    pub(super) fn configurations(&self, setting: &Setting<'_>, stop: Stop<'_>) -> Result<Vec<Compiled>, Diagnostic> {
         let mut sets = setting.sets.clone();
         if self.study.compile == Compile::Once {
             sets.retain(|set| set.root() != Root::Arch || !is_rate(&set.path().join(".")));
@@ -187,8 +187,7 @@ impl<'a> Bench<'a> {
         let chip = setting.inputs.any_chip(&sets)?;
         let workload = on(&chip, self.workload(setting)?);
         let AnyChip::Rdu(chip) = chip else { return Ok(Vec::new()) };
-        let care = if self.study.compile == Compile::Coarse { Effort::Low } else { Effort::Full };
-        compile_with(&chip, &workload, &self.study.modes, care, &self.bases(setting))
+        compile_until(&chip, &workload, &self.study.modes, self.study.effort, &self.bases(setting), stop)
     }
 
     /// What is known of the GEMMs of a point's workload on PCUs such as its chip's.
@@ -212,7 +211,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs a point.
-    pub(super) fn measured(&self, built: &Built, compiled: &[Compiled]) -> Measured {
+    pub(super) fn measured(&self, built: &Built, compiled: &[Compiled], stop: Stop<'_>) -> Measured {
         let Built { chip, workload } = built;
         let chip = match (chip, self.study.fidelity) {
             (_, Fidelity::Bound) => {
@@ -232,8 +231,10 @@ impl<'a> Bench<'a> {
             Fidelity::Simulated(fidelity) => {
                 // Prices change no run; rates do, and a configuration that is kept for them is run again.
                 let runs = compiled.iter().map(|c| match self.study.compile {
-                    Compile::EveryPoint | Compile::Coarse => drained(simulate_measured(chip, workload, c, fidelity)),
-                    Compile::Once | Compile::Shared => simulated(chip, workload, &c.configuration, fidelity),
+                    Compile::EveryPoint => drained(simulate_until(chip, workload, c, fidelity, stop)),
+                    Compile::Once | Compile::Shared => {
+                        drained(simulate_known(chip, workload, &c.configuration, fidelity, &[], stop))
+                    }
                 });
                 match runs.collect::<Result<Vec<_>, _>>() {
                     Ok(outcomes) => Measured::Runs(Box::new(Document::new(&**chip, workload, &outcomes))),
@@ -244,20 +245,27 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs a point: of several compilations, mode by mode the fastest on the point's chip; of equals the first.
-    pub(super) fn best_measured(&self, built: &Built, all: &[Result<Vec<Compiled>, Diagnostic>]) -> Measured {
+    pub(super) fn best_measured(
+        &self,
+        built: &Built,
+        all: &[Result<Vec<Compiled>, Diagnostic>],
+        stop: Stop<'_>,
+    ) -> Measured {
         let compiled: Vec<&Vec<Compiled>> = all.iter().filter_map(|compiled| compiled.as_ref().ok()).collect();
         match (&compiled[..], all.iter().find_map(|compiled| compiled.as_ref().err())) {
             ([], Some(error)) => return Measured::Refused(error.title().to_owned()),
             ([], None) => return Measured::Refused("nothing was compiled".to_owned()),
-            ([one], _) => return self.measured(built, one),
+            ([one], _) => return self.measured(built, one, stop),
             _ => {}
         }
-        let Built { chip: AnyChip::Rdu(chip), workload } = built else { return self.measured(built, compiled[0]) };
-        let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0]) };
+        let Built { chip: AnyChip::Rdu(chip), workload } = built else {
+            return self.measured(built, compiled[0], stop);
+        };
+        let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0], stop) };
         let fastest = |mode: usize| {
             let configurations: Vec<&Configuration> =
                 compiled.iter().map(|compiled| &compiled[mode].configuration).collect();
-            fastest(chip, workload, &configurations, fidelity)
+            fastest(chip, workload, &configurations, fidelity, stop)
         };
         match (0..self.study.modes.len()).map(fastest).collect::<Result<Vec<_>, _>>() {
             Ok(outcomes) => Measured::Runs(Box::new(Document::new(&**chip, workload, &outcomes))),
@@ -272,6 +280,7 @@ impl<'a> Bench<'a> {
         setting: &Setting<'_>,
         built: &Built,
         all: &[Result<Vec<Compiled>, Diagnostic>],
+        stop: Stop<'_>,
     ) -> Measured {
         if let (Measured::Runs(document), Fidelity::Simulated(fidelity), Some(compiled)) =
             (&mut measured, self.study.fidelity, all.iter().find_map(|compiled| compiled.as_ref().ok()))
@@ -279,7 +288,10 @@ impl<'a> Bench<'a> {
         {
             let known: Vec<&Override> = self.study.base.iter().chain(setting.sets.iter().copied()).collect();
             let draws = Draws::new(setting.inputs.chip_text(), &known, SAMPLES, self.study.seed);
-            let with = |sets: &[Override]| setting.sets.iter().copied().chain(sets).cloned().collect::<Vec<Override>>();
+            let with = |sets: &[Override]| {
+                stop.check();
+                setting.sets.iter().copied().chain(sets).cloned().collect::<Vec<Override>>()
+            };
             let sampled = match &built.chip {
                 AnyChip::Rdu(own) => of_rdu(draws, own, &built.workload, compiled, fidelity, &|sets: &[Override]| {
                     setting.inputs.chip(&with(sets).iter().collect::<Vec<_>>())
@@ -332,6 +344,7 @@ fn fastest(
     workload: &Workload,
     configurations: &[&Configuration],
     fidelity: RunFidelity,
+    stop: Stop<'_>,
 ) -> Result<Outcome, Diagnostic> {
     let bound = |configuration: &Configuration| simulate(chip, workload, configuration, RunFidelity::Bound).cycles;
     let mut order: Vec<(u64, usize)> = (0..).zip(configurations).map(|(at, of)| (bound(of), at)).collect();
@@ -343,7 +356,7 @@ fn fastest(
         if bound > most_cycles {
             break;
         }
-        match simulate_within(chip, workload, configurations[at], fidelity, most_cycles).map(drained) {
+        match simulate_within(chip, workload, configurations[at], fidelity, most_cycles, stop).map(drained) {
             Some(Ok(run)) if best.as_ref().is_none_or(|&(cycles, of, _)| (run.cycles, at) < (cycles, of)) => {
                 best = Some((run.cycles, at, run));
             }

@@ -52,6 +52,13 @@ pub(super) struct Record {
     pub(super) m: Vec<String>,
 }
 
+impl Record {
+    /// Milliseconds after which the point was stopped; of one that ended by itself no number is larger.
+    pub(super) fn patience_ms(&self) -> u64 {
+        if let Ending::TimedOut(milliseconds) = self.s { milliseconds } else { u64::MAX }
+    }
+}
+
 /// How a point ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -64,6 +71,8 @@ pub(super) enum Ending {
     Refused,
     /// Its lower bound is worse than a point that ran.
     Pruned,
+    /// It was stopped after so many milliseconds.
+    TimedOut(u64),
 }
 
 /// What a journal holds.
@@ -240,6 +249,12 @@ fn parse(path: &Path, file: &mut impl BufRead, is_valid: &dyn Fn(&Record) -> boo
                         by_point.insert(record.i, (record, true));
                     }
                     Some((earlier, _)) if *earlier == record => {}
+                    // What a longer run has shown holds.
+                    Some((earlier, _)) if earlier.patience_ms() != record.patience_ms() => {
+                        if earlier.patience_ms() < record.patience_ms() {
+                            *earlier = record;
+                        }
+                    }
                     Some((_, is_believed)) => {
                         *is_believed = false;
                         parsed.held.damaged.push(told("contradicts an earlier line; its point is run again"));
@@ -359,6 +374,26 @@ mod tests {
         let (_, found) = open(directory.path(), &header()).unwrap();
         assert_eq!(found.records, [record(0)]);
         assert!(found.damaged[0].starts_with("line 5 of") && found.damaged.len() == 1, "{:?}", found.damaged);
+    }
+
+    #[test]
+    fn a_point_that_was_stopped_has_the_result_of_its_longest_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let stopped = |ms| Record { s: Ending::TimedOut(ms), ..record(1) };
+        for (order, kept) in [
+            (vec![stopped(10), stopped(20)], stopped(20)),
+            (vec![stopped(20), stopped(10)], stopped(20)),
+            (vec![stopped(20), record(1)], record(1)),
+            (vec![record(1), stopped(20)], record(1)),
+        ] {
+            let out = directory.path().join(format!("{order:?}").len().to_string());
+            let (journal, _) = open(&out, &header()).unwrap();
+            journal.append(&order).unwrap();
+            drop(journal);
+            let (_, found) = open(&out, &header()).unwrap();
+            assert!(found.damaged.is_empty() && found.records.contains(&kept), "{order:?}: {found:?}");
+            std::fs::remove_dir_all(out).unwrap();
+        }
     }
 
     #[test]

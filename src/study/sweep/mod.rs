@@ -11,6 +11,7 @@ mod expression;
 mod fingerprints;
 mod front;
 mod journal;
+mod limit;
 mod metric;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -27,7 +28,8 @@ mod tests;
 mod wanted;
 
 pub use journal::PARTIAL_TABLE;
+pub use limit::{PointLimit, StartClock};
 pub use points::{Collector, line_content, line_of, point_keys, run_points};
 pub use results::{Counts, Results};
-pub use run::{Shard, merge, sweep};
+pub use run::{Shard, merge, sweep, sweep_within};
 pub use study::{Compile, Fidelity, Study};

@@ -44,7 +44,8 @@ pub fn point_keys(study: &Study) -> Result<Vec<Option<String>>, Diagnostic> {
     let mut common = Xxh3::new();
     let files = fingerprints(study)?;
     let inputs: Vec<String> = study.input_files().iter().map(|path| path.display().to_string()).collect();
-    let settings = (study.fidelity, study.compile, study.mapping.name(), &study.modes, study.seed, &study.model);
+    let settings =
+        (study.fidelity, study.compile, study.effort, study.mapping.name(), &study.modes, study.seed, &study.model);
     let constraints: Vec<&str> =
         study.constraints.iter().map(|(_, span)| study.source.text().get(span.clone()).unwrap_or_default()).collect();
     let metrics = study.columns.get(study.axis_columns..).unwrap_or_default();
@@ -99,10 +100,12 @@ impl Collector {
             return Ok(Self { journal: Journal::none(), partial: PartialTable::none(), found, warnings: Vec::new() });
         };
         let (journal, held) = Journal::open(directory, &header_of(study, Shard::WHOLE)?, &|r| study.admits(r))?;
-        let done = held.records.iter().filter(|record| record.s != Ending::Excluded);
+        let done =
+            held.records.iter().filter(|record| record.s != Ending::Excluded && record.patience_ms() == u64::MAX);
         let rows = done.map(|record| row_of(study, record.i, &record.m));
         let partial = PartialTable::open(directory, &csv_lines(std::iter::once(study.columns.clone()).chain(rows)))?;
-        for record in held.records {
+        // What was stopped is run again here, where no clock is.
+        for record in held.records.into_iter().filter(|record| record.patience_ms() == u64::MAX) {
             let index = record.i;
             found[index] = Some(record);
         }

@@ -43,6 +43,14 @@ pub struct Counts {
     pub refused: usize,
     /// Their lower bound is worse than a point that ran.
     pub pruned: usize,
+    /// They were stopped.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub timed_out: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A row that stands out.
@@ -97,6 +105,7 @@ impl<'a> Results<'a> {
                 Ending::Ok => results.counts.ran += 1,
                 Ending::Refused => results.counts.refused += 1,
                 Ending::Pruned => results.counts.pruned += 1,
+                Ending::TimedOut(_) => results.counts.timed_out += 1,
                 Ending::Excluded => {
                     results.counts.excluded += 1;
                     continue;
@@ -278,6 +287,9 @@ impl<'a> Results<'a> {
         for (why, times) in self.reasons.iter().take(MOST_REASONS) {
             let _ = writeln!(text, "  {times} x {why}");
         }
+        if self.counts.timed_out > 0 {
+            text.push_str("  A longer `--timeout-per-point`, or none, runs again what timed out, and nothing else.\n");
+        }
         for line in study.best.iter().flat_map(|wanted| self.best_lines(wanted)) {
             let _ = writeln!(text, "{line}");
         }
@@ -301,9 +313,12 @@ impl<'a> Results<'a> {
     fn count_line(&self) -> String {
         let counts = self.counts;
         let mut text = format!("{}: {}, {} ran", self.study.name, counted(counts.points, "point"), counts.ran);
-        for (count, what) in
-            [(counts.excluded, "left out by constraints"), (counts.refused, "refused"), (counts.pruned, "pruned")]
-        {
+        for (count, what) in [
+            (counts.excluded, "left out by constraints"),
+            (counts.refused, "refused"),
+            (counts.pruned, "pruned"),
+            (counts.timed_out, "timed out"),
+        ] {
             if count > 0 {
                 let _ = write!(text, ", {count} {what}");
             }

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use rayon::prelude::*;
 
 use crate::compile::Compiled;
+use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
 use crate::study::StudyError;
 
@@ -15,6 +16,7 @@ use super::evaluate::{Bench, Keys};
 use super::fingerprints::fingerprints;
 use super::front::{Front, costs};
 use super::journal::{Ending, Header, Journal, PartialTable, Record, changed_inputs, read};
+use super::limit::{PointLimit, status};
 use super::metric::Measured;
 use super::results::Results;
 use super::row::{csv_lines, row_of};
@@ -56,7 +58,23 @@ pub fn sweep<'a>(
     out: Option<&Path>,
     tick: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Results<'a>, StudyError> {
-    pool(threads)?.install(|| Runner::open(study, shard, out, tick)?.run())
+    sweep_within(study, shard, threads, out, tick, None)
+}
+
+/// As [`sweep`], but a point that takes longer than a limit is stopped, recorded as such, and run again by the next sweep whose
+/// limit is longer. Compiling what several points share, and running each of them, may take that long each.
+///
+/// # Errors
+/// As there, and a limit for a study that prunes: what it prunes depends on the points that ran.
+pub fn sweep_within<'a>(
+    study: &'a Study,
+    shard: Shard,
+    threads: Option<usize>,
+    out: Option<&Path>,
+    tick: &(dyn Fn(usize, usize) + Sync),
+    limit: Option<PointLimit<'_>>,
+) -> Result<Results<'a>, StudyError> {
+    pool(threads)?.install(|| Runner::open(study, shard, out, tick, limit)?.run())
 }
 
 /// Threads of a sweep; without a number as many as the machine has.
@@ -142,6 +160,7 @@ pub(super) struct Runner<'a, 't> {
     shared: Option<IndexMap<u128, Vec<usize>>>,
     done: AtomicUsize,
     tick: &'t (dyn Fn(usize, usize) + Sync),
+    limit: Option<PointLimit<'t>>,
 }
 
 /// A point that is to be compiled and simulated.
@@ -156,10 +175,15 @@ impl<'a, 't> Runner<'a, 't> {
         shard: Shard,
         out: Option<&Path>,
         tick: &'t (dyn Fn(usize, usize) + Sync),
+        limit: Option<PointLimit<'t>>,
     ) -> Result<Self, StudyError> {
         if shard != Shard::WHOLE {
             Self::refuse_pruning(study, "be split into shards")?;
         }
+        if limit.is_some() {
+            Self::refuse_pruning(study, "have a limit of time")?;
+        }
+        let patience_ms = limit.map_or(u64::MAX, |limit| limit.milliseconds);
         // Inputs first: nothing is written for a study that cannot run.
         let bench = Bench::open(study)?;
         let mut found = vec![None; study.points.len()];
@@ -169,7 +193,7 @@ impl<'a, 't> Runner<'a, 't> {
             Some(directory) => {
                 let is_mine = |record: &Record| study.admits(record) && shard.has(record.i);
                 let (journal, held) = Journal::open(directory, &header_of(study, shard)?, &is_mine)?;
-                for record in held.records {
+                for record in held.records.into_iter().filter(|record| record.patience_ms() >= patience_ms) {
                     let index = record.i;
                     found[index] = Some(record);
                 }
@@ -183,7 +207,7 @@ impl<'a, 't> Runner<'a, 't> {
         let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
         let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
         let (found, is_part) = (Mutex::new(found), false);
-        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared: None, done, tick })
+        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared: None, done, tick, limit })
     }
 
     /// Some points, whose records are not kept on disk.
@@ -198,8 +222,8 @@ impl<'a, 't> Runner<'a, 't> {
         }
         let (bench, found, mine) = (Bench::open(study)?, Mutex::new(vec![None; study.points.len()]), indices.to_vec());
         let (journal, partial, warnings) = (Journal::none(), PartialTable::none(), Vec::new());
-        let (shared, done, is_part) = (None, AtomicUsize::new(0), true);
-        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared, done, tick })
+        let (shared, done, is_part, limit) = (None, AtomicUsize::new(0), true, None);
+        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared, done, tick, limit })
     }
 
     /// The same, but none of them being possible is an error: they stand for the whole study.
@@ -290,7 +314,7 @@ impl<'a, 't> Runner<'a, 't> {
         if !self.bench.holds(point, &built)? {
             return Ok((Record { i: index, s: Ending::Excluded, m: Vec::new() }, None));
         }
-        let measured = self.bench.measured(&built, &[]);
+        let measured = self.bench.measured(&built, &[], Stop::NEVER);
         Ok((Record { i: index, s: Ending::Ok, m: self.bench.cells(Some(&built), &measured) }, None))
     }
 
@@ -364,7 +388,17 @@ impl<'a, 't> Runner<'a, 't> {
         }
         let grounds: Vec<Vec<Vec<usize>>> =
             grounds.into_values().map(|contents| contents.into_values().collect()).collect();
-        grounds.par_iter().try_for_each(|contents| self.one_ground(contents))
+        // A thread takes a ground when it has ended one, never while it waits for a part of another: a point's time would be both's.
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(Ok(())));
+        rayon::broadcast(|_| {
+            while let Some(contents) = grounds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.one_ground(contents) {
+                    next.store(grounds.len(), Ordering::Relaxed);
+                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+                }
+            }
+        });
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ground(&self, point: usize) -> Option<u128> {
@@ -400,21 +434,47 @@ impl<'a, 't> Runner<'a, 't> {
         let shared = self.shared.as_ref().and_then(|shared| shared.get(&self.ground(*first)?));
         let alone = [*first];
         let compiled_for = shared.map_or(&alone[..], |points| points);
-        let compile = |&point: &usize| self.bench.configurations(&self.bench.setting(&self.study.points[point]));
-        let configurations: Vec<Result<Vec<Compiled>, Diagnostic>> = compiled_for.par_iter().map(compile).collect();
-        contents.par_iter().try_for_each(|indices| {
-            let Some(first) = indices.first() else { return Ok(()) };
-            let setting = self.bench.setting(&self.study.points[*first]);
-            let built = self.bench.built(&setting)?;
-            let measured = self.bench.best_measured(&built, &configurations);
-            let measured = self.bench.with_ranges(measured, &setting, &built, &configurations);
-            let (ending, measured) = match measured {
-                Measured::Refused(why) => (Ending::Refused, Measured::Refused(format!("refused: {why}"))),
-                measured => (Ending::Ok, measured),
-            };
-            let cells = self.bench.cells(Some(&built), &measured);
-            self.keep(indices.iter().map(|&i| Record { i, s: ending, m: cells.clone() }).collect())
-        })
+        let configurations = self.until(|stop| {
+            let compile =
+                |&point: &usize| self.bench.configurations(&self.bench.setting(&self.study.points[point]), stop);
+            compiled_for.par_iter().map(compile).collect::<Vec<Result<Vec<Compiled>, Diagnostic>>>()
+        });
+        contents.par_iter().try_for_each(|indices| self.one_content(indices, configurations.as_deref()))
+    }
+
+    /// Runs all points of one content; without configurations, they were stopped before there were any.
+    fn one_content(
+        &self,
+        indices: &[usize],
+        configurations: Option<&[Result<Vec<Compiled>, Diagnostic>]>,
+    ) -> Result<(), StudyError> {
+        let Some(first) = indices.first() else { return Ok(()) };
+        let setting = self.bench.setting(&self.study.points[*first]);
+        let built = self.bench.built(&setting)?;
+        let measured = configurations.and_then(|configurations| {
+            self.until(|stop| {
+                let measured = self.bench.best_measured(&built, configurations, stop);
+                self.bench.with_ranges(measured, &setting, &built, configurations, stop)
+            })
+        });
+        let (ending, measured) = match (measured, self.limit) {
+            (Some(Measured::Refused(why)), _) => (Ending::Refused, Measured::Refused(format!("refused: {why}"))),
+            (Some(measured), _) => (Ending::Ok, measured),
+            (None, limit) => {
+                let milliseconds = limit.map_or(0, |limit| limit.milliseconds);
+                (Ending::TimedOut(milliseconds), Measured::Refused(status(milliseconds)))
+            }
+        };
+        let cells = self.bench.cells(Some(&built), &measured);
+        self.keep(indices.iter().map(|&i| Record { i, s: ending, m: cells.clone() }).collect())
+    }
+
+    /// Does work within the limit of time, if there is one; `None` if it was stopped.
+    fn until<T>(&self, work: impl FnOnce(Stop<'_>) -> T) -> Option<T> {
+        let Some(limit) = self.limit else { return Some(work(Stop::NEVER)) };
+        let is_over = (limit.start)();
+        let stop = Stop::when(&*is_over);
+        stop.caught(|| work(stop))
     }
 
     /// As [`Runner::simulate`], in rounds from the least bound on; before each, points that cannot be on the front any

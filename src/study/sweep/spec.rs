@@ -22,6 +22,7 @@ pub(super) struct StudySpec {
     pub(super) modes: Option<Words>,
     pub(super) seed: Option<Spanned<Count>>,
     pub(super) compile: Option<Spanned<String>>,
+    pub(super) effort: Option<Spanned<String>>,
     pub(super) mapping: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) set: Vec<Spanned<String>>,

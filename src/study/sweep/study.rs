@@ -9,6 +9,7 @@ use toml::Spanned;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::arch::Quality;
+use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::import;
 use crate::input::{Given, Override, Root, Source, referenced};
@@ -35,8 +36,6 @@ pub enum Fidelity {
 pub enum Compile {
     /// For its own chip and workload.
     EveryPoint,
-    /// For its own chip and workload, by the compiler's estimates: mappings are not measured to choose among them.
-    Coarse,
     /// For the chip and workload without the axes that only change rates: what would this configuration do elsewhere?
     Once,
     /// For its own workload and for the chips of a few points that differ from its own in rates alone: the fastest of those
@@ -58,6 +57,7 @@ pub struct Study {
     pub(super) base: Vec<Override>,
     pub(super) fidelity: Fidelity,
     pub(super) compile: Compile,
+    pub(super) effort: Effort,
     pub(super) mapping: Quality,
     pub(super) modes: Vec<Mode>,
     pub(super) seed: u64,
@@ -157,7 +157,7 @@ impl Checker<'_> {
             Some(word) => {
                 let known = [
                     ("every_point", Compile::EveryPoint),
-                    ("coarse", Compile::Coarse),
+                    ("coarse", Compile::EveryPoint),
                     ("once", Compile::Once),
                     ("shared", Compile::Shared),
                 ];
@@ -194,6 +194,7 @@ impl Checker<'_> {
             base,
             fidelity,
             compile,
+            effort: self.effort(spec)?,
             mapping: self.mapping(spec, mapping)?,
             modes,
             seed,
@@ -296,6 +297,20 @@ impl Checker<'_> {
         ];
         let Some(word) = &spec.fidelity else { return Ok(known[0].1) };
         Ok(known[self.source.keyword("fidelity", word, &known.map(|(name, _)| name))?].1)
+    }
+
+    /// `compile = "coarse"` is `effort = "quick"` by its older name.
+    fn effort(&self, spec: &StudySpec) -> Result<Effort, Diagnostic> {
+        let is_coarse = spec.compile.as_ref().is_some_and(|word| word.get_ref() == "coarse");
+        let known = [("quick", Effort::Low), ("normal", Effort::Full), ("thorough", Effort::Thorough)];
+        let Some(word) = &spec.effort else { return Ok(if is_coarse { Effort::Low } else { Effort::Full }) };
+        let effort = known[self.source.keyword("effort", word, &known.map(|(name, _)| name))?].1;
+        if is_coarse && effort != Effort::Low {
+            let title = format!("`effort = \"{}\"` contradicts `compile = \"coarse\"`", word.get_ref());
+            let error = self.source.error(word.span(), title, "expected \"quick\", which is what \"coarse\" says");
+            return Err(error.with_help("leave out `compile`"));
+        }
+        Ok(effort)
     }
 
     fn mapping(&self, spec: &StudySpec, asked: Option<Quality>) -> Result<Quality, Diagnostic> {

@@ -112,7 +112,7 @@ fn constraints_leave_points_out_and_refusals_stay() {
     );
     let study = room.study(&text);
     let results = sweep(&study, Shard::WHOLE, Some(2), None, &|_, _| {}).unwrap();
-    assert_eq!(results.counts(), Counts { points: 4, ran: 1, excluded: 1, refused: 2, pruned: 0 });
+    assert_eq!(results.counts(), Counts { points: 4, ran: 1, excluded: 1, refused: 2, pruned: 0, timed_out: 0 });
     let rows = results.rows();
     assert!(rows[0][3].starts_with("refused: ") && rows[0][1] == "32" && rows[0][2].is_empty(), "{rows:?}");
     assert!(rows[1][3] == "ok" && rows[2][3].contains("`pmu.banks` must divide"), "{rows:?}");
