@@ -43,6 +43,9 @@ const MISSING: [(&str, &str); 13] = [
     ("gpt_oss", "sinks and windows of attention"),
 ];
 
+/// Experts of a layer.
+const MOST_EXPERTS: u64 = 1 << 20;
+
 /// What a config says of a model.
 pub(super) struct Model {
     pub(super) architecture: Architecture,
@@ -309,6 +312,14 @@ impl Fields {
         let node = self.any(&["decoder_sparse_step", "moe_layer_freq"])?.unwrap_or(1);
         if node != 1 || self.map.get("mlp_only_layers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
             return Err(self.refused("layers with and without experts take turns, which is not modelled"));
+        }
+        if count > MOST_EXPERTS {
+            return Err(self.refused(&format!("{count} experts, at most {MOST_EXPERTS} are possible")));
+        }
+        if phase == Phase::Training && self.expert_load != ExpertLoad::default() {
+            let error = self
+                .refused("`--expert-load` has no effect in training, which takes the experts of a token as one block");
+            return Err(error.with_help("leave it out, or choose `--phase forward`, `prefill` or `decode`"));
         }
         if phase == Phase::Training {
             architecture.feed_forward = each.saturating_mul(width).saturating_add(shared);

@@ -61,7 +61,7 @@ impl Experts {
         let met: f64 = chances.iter().map(|(chance, experts)| experts * unmet(*chance, tokens)).sum();
         let met = (met.round() as u64).clamp(self.each.min(most), most);
         let busiest = (expected_largest(&chances, tokens).ceil() as u64).clamp(visits.div_ceil(self.count), tokens);
-        (met, busiest.max(visits.div_ceil(met)))
+        (met, busiest.max(visits.div_ceil(met)).min(tokens.max(1)))
     }
 
     /// Chances of experts to be chosen by a token, each with the number of experts that have it.
@@ -80,13 +80,20 @@ impl Experts {
 /// Chances in proportion to weights that add up to `sum`, none above one: what exceeds it goes to the others.
 fn certain_first(mut weights: Vec<f64>, sum: f64) -> Vec<f64> {
     weights.sort_by(|a, b| b.total_cmp(a));
-    let mut left: f64 = weights.iter().sum();
+    let largest = weights.first().copied().unwrap_or(0.0);
+    // Sums of all from each on, from the least: differences of a running sum would lose the small ones.
+    let mut left = 0.0;
+    let mut sums: Vec<f64> = weights.iter().rev().map(|weight| weight / largest).collect();
+    for of in &mut sums {
+        left += *of;
+        *of = left;
+    }
     let mut missing = sum;
     weights
-        .into_iter()
-        .map(|weight| {
-            let chance = if left > 0.0 { (missing * weight / left).min(1.0) } else { 0.0 };
-            left -= weight;
+        .iter()
+        .zip(sums.iter().rev())
+        .map(|(weight, &left)| {
+            let chance = if left > 0.0 { (missing * (weight / largest) / left).min(1.0) } else { 0.0 };
             missing -= chance;
             chance
         })
@@ -98,8 +105,21 @@ fn unmet(chance: f64, tokens: u64) -> f64 {
     -f64::exp_m1(tokens as f64 * f64::ln_1p(-chance.min(1.0 - f64::EPSILON)))
 }
 
-/// The expected largest of independent binomial counts.
+/// Tokens up to which distributions are summed up count by count.
+const MOST_COUNTED: u64 = 1 << 24;
+
+/// The expected largest of independent binomial counts. Of very many tokens counts hardly differ from their means: a bound of the
+/// largest of n normal ones, which is sqrt(2 ln n) deviations above.
 fn expected_largest(chances: &[(f64, f64)], tokens: u64) -> f64 {
+    if tokens > MOST_COUNTED {
+        let experts: f64 = chances.iter().map(|(_, experts)| experts).sum();
+        let above = (2.0 * experts.max(1.0).ln()).sqrt();
+        let largest = chances.iter().map(|&(chance, _)| {
+            let mean = tokens as f64 * chance;
+            mean + above * (mean * (1.0 - chance)).sqrt()
+        });
+        return largest.fold(0.0, f64::max).min(tokens as f64);
+    }
     let counts: Vec<(Counts, f64)> =
         chances.iter().map(|&(chance, experts)| (Counts::new(tokens, chance), experts)).collect();
     // Below the largest of the first certain values one count at least is larger for sure.

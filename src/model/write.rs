@@ -324,7 +324,7 @@ impl Writer<'_> {
             let Experts { count, each, width, shared, .. } = experts;
             let (met, rows) = experts.met_by(self.tokens(), &self.options.expert_load);
             dims.extend([("experts", count), ("expert_width", width), ("shared_width", shared)]);
-            dims.extend([("expert_rows", met * rows), ("visits", self.tokens() * each)]);
+            dims.extend([("expert_rows", met.saturating_mul(rows)), ("visits", self.tokens().saturating_mul(each))]);
             dims.extend([("experts_by_hidden", count * a.hidden), ("experts_by_width", count * width)]);
             dims.extend([("met_by_hidden", met * a.hidden), ("met_by_width", met * width)]);
         }

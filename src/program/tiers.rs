@@ -6,8 +6,10 @@ use crate::index::Id;
 use crate::units::ByteSize;
 use crate::workload::{Tensor, TensorId, TensorRole, Workload};
 
-/// Numbers of repetitions that a division tries: the most that find room, and one or two fewer.
-const FEWER: u64 = 3;
+/// Share of the bytes from slower tiers that a division must save: two blocks are launched, and fill and drain, twice.
+const WORTH_DIVIDING: f64 = 0.02;
+/// Blocks of which a division is tried.
+const MOST_CANDIDATES: usize = 4;
 
 /// The first tier of the chip's list that still has room for each tensor; those of which most bytes move for every byte
 /// held choose first, of equals the earlier in the file.
@@ -32,75 +34,91 @@ pub fn tensor_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Dia
     Ok(tiers)
 }
 
-/// The workload with each repeated block divided where a tier is full: a tensor that has a copy for every repetition lies in
-/// the faster tier for as many repetitions as find room there, and in the next for the rest. `None` if every tensor fits a tier as
-/// a whole that is as fast as any has room for, and where a block cannot be divided ([`Workload::with_divided_block`]).
+/// The workload with a repeated block divided where a tier is full: a tensor that has a copy for every repetition lies in
+/// the faster tier for as many repetitions as find room there, and in a slower one for the rest. `None` where that moves no fewer
+/// bytes from slower tiers: if every tensor fits the fastest, and where no block can be divided ([`Workload::with_divided_block`]).
 ///
 /// Capacities alone decide, so that a mapping of the divided graph is one at any rate of the memory.
 pub fn divided_over_tiers(chip: &Chip, workload: &Workload) -> Option<Workload> {
+    if workload.operators.iter().all(|operator| operator.block.is_none() || operator.repeat < 2) {
+        return None;
+    }
     let mut divided: Option<Workload> = None;
-    // Each full tier divides one tensor.
-    for _ in 1..chip.memory.len() {
+    for tier in 0..chip.memory.len().saturating_sub(1) {
         let graph = divided.as_ref().unwrap_or(workload);
-        let Some(division) = first_division(chip, graph) else { break };
-        let Some(next) = division.of(chip, graph) else { break };
-        divided = Some(next);
+        if let Some(next) = divided_at(chip, graph, tier) {
+            divided = Some(next);
+        }
     }
     divided
 }
 
-/// A tensor that lies in two tiers.
-struct TierDivision {
-    tensor: TensorId,
-    block: usize,
-    /// Repetitions of the block of which it lies in `tier`.
-    first: u64,
-    tier: TierId,
-}
-
-impl TierDivision {
-    /// The divided graph. Two blocks hold twice what one repetition passes from operator to operator: where that takes the last
-    /// room, fewer repetitions lie in the tier.
-    fn of(&self, chip: &Chip, workload: &Workload) -> Option<Workload> {
-        let in_tier = |first: u64| {
-            let next = workload.with_divided_block(self.block, first)?;
-            let name = format!("{}[1-{first}]", workload.tensors[self.tensor].name);
-            let copy = next.tensors.position(|tensor| tensor.name == name)?;
-            let tiers = tensor_tiers(chip, &next).ok()?;
-            (tiers[copy.index()] == self.tier).then_some(next)
-        };
-        (0..self.first.min(FEWER)).find_map(|fewer| in_tier(self.first - fewer))
+/// The graph with the first block divided that pays, of those with a tensor that finds room in a tier for some of its copies alone.
+fn divided_at(chip: &Chip, workload: &Workload, tier: usize) -> Option<Workload> {
+    let undivided = bytes_from_slow_tiers(chip, workload);
+    if undivided == Some(0.0) {
+        return None;
     }
+    let pays = |next: &(f64, Workload)| undivided.is_none_or(|undivided| next.0 < (1.0 - WORTH_DIVIDING) * undivided);
+    candidates(chip, workload, tier).into_iter().find_map(|(block, first)| {
+        // Two blocks hold twice what one repetition passes from operator to operator, which may take room from the tensor.
+        let fewer = [first, first.saturating_sub(1), first - first / 8, first - first / 4, first / 2];
+        let divided = fewer.iter().filter_map(|&first| {
+            let next = workload.with_divided_block(block, first)?;
+            Some((bytes_from_slow_tiers(chip, &next)?, next))
+        });
+        divided.min_by(|a, b| a.0.total_cmp(&b.0)).filter(pays).map(|(_, next)| next)
+    })
 }
 
-/// The first tensor, in the order in which they choose their tier, that finds no room as a whole in a tier that has room for
-/// some of its copies.
-fn first_division(chip: &Chip, workload: &Workload) -> Option<TierDivision> {
+/// Blocks with a tensor that a tier has room for some of the copies of, and how many, in the order in which tensors choose their tier.
+fn candidates(chip: &Chip, workload: &Workload, tier: usize) -> Vec<(usize, u64)> {
     let held = workload.held_at_once();
     let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
+    let mut list: Vec<(usize, u64)> = Vec::new();
     for id in hottest_first(workload, &held) {
         let (each, copies) = (workload.tensors[id].stored_bytes(), held[id.index()]);
         let bytes = each.saturating_mul(copies);
-        let roomiest = free.iter().position(|&left| left >= bytes)?;
-        if let Some((block, repeat)) = workload.block_of(id).filter(|&(_, repeat)| repeat == copies)
-            && let Some(tier) = free[..roomiest].iter().position(|&left| left >= each)
+        let roomiest = free.iter().position(|&left| left >= bytes);
+        if copies > 1
+            && roomiest.is_none_or(|roomiest| roomiest > tier)
+            && free[tier] >= each
+            && list.len() < MOST_CANDIDATES
+            && let Some((block, repeat)) = workload.block_of(id).filter(|&(_, repeat)| repeat == copies)
+            && list.iter().all(|&(known, _)| known != block)
         {
-            let first = (free[tier] / each.max(1)).min(repeat - 1);
-            return Some(TierDivision { tensor: id, block, first, tier: TierId::from_index(tier) });
+            list.push((block, (free[tier] / each.max(1)).min(repeat - 1)));
         }
-        free[roomiest] -= bytes;
+        if let Some(roomiest) = roomiest {
+            free[roomiest] -= bytes;
+        }
     }
-    None
+    list
 }
 
-/// Tensors that are no views, those of which most bytes move for every byte held first; of equals the earlier in the file.
-fn hottest_first(workload: &Workload, held: &[u64]) -> Vec<TensorId> {
+/// Bytes that move from tiers behind the first, each as often as there are tiers before its own. `None` where a tensor fits no tier.
+fn bytes_from_slow_tiers(chip: &Chip, workload: &Workload) -> Option<f64> {
+    let tiers = tensor_tiers(chip, workload).ok()?;
+    let touches = touches(workload);
+    let bytes = |id: TensorId| touches[id.index()] * workload.tensors[id].stored_bytes() as f64;
+    let own = workload.tensors.ids().filter(|&id| workload.tensors[id].view.is_none());
+    Some(own.map(|id| bytes(id) * tiers[id.index()].index() as f64).sum())
+}
+
+/// How often operators read or write each tensor.
+fn touches(workload: &Workload) -> Vec<f64> {
     let mut touches = vec![0.0; workload.tensors.len()];
     for operator in &workload.operators {
         for &tensor in operator.inputs.iter().chain([&operator.output]) {
             touches[workload.base(tensor).index()] += operator.repeat as f64 / operator.every as f64;
         }
     }
+    touches
+}
+
+/// Tensors that are no views, those of which most bytes move for every byte held first; of equals the earlier in the file.
+fn hottest_first(workload: &Workload, held: &[u64]) -> Vec<TensorId> {
+    let touches = touches(workload);
     let mut order: Vec<TensorId> = workload.tensors.ids().filter(|&t| workload.tensors[t].view.is_none()).collect();
     let reuse = |t: &TensorId| touches[t.index()] / held[t.index()] as f64;
     order.sort_by(|a, b| reuse(b).total_cmp(&reuse(a)));

@@ -32,8 +32,9 @@ impl Workload {
 
     /// The same graph with the first `first` repetitions of a block as a block of their own. The rest reads what they pass on,
     /// which is the one tensor that operators behind the block read of it, in place of what the block reads from before it.
-    /// `None` if there is no such tensor, or more than one; in a training step, whose passes go through the block both ways;
-    /// and where a partition is pinned, which names every operator.
+    /// `None` if there is no such tensor, or more than one; if what the block makes comes back to it through other operators; in a
+    /// training step, whose passes go through the block both ways; where a partition is pinned, which names every operator; and
+    /// where a name of the parts is taken.
     pub fn with_divided_block(&self, block: usize, first: u64) -> Option<Self> {
         let repeat = self.operators.iter().find(|operator| operator.block == Some(block))?.repeat;
         let is_trained = self.operators.iter().any(|operator| operator.phase != Phase::Forward || operator.is_step());
@@ -44,6 +45,9 @@ impl Workload {
         let second = 1 + self.operators.iter().filter_map(|operator| operator.block).max()?;
         let mut division =
             Division { of: self, block, second, first, repeat, tensors: IndexVec::new(), copies: IndexVec::new() };
+        if division.has_a_name_that_is_taken() {
+            return None;
+        }
         division.divide_tensors(passed_in);
         let passed = division.copies[passed_on].0;
         let operators = division.operators((passed_in, passed));
@@ -66,16 +70,23 @@ impl Workload {
         let on: Vec<TensorId> = read(&outside).intersection(&made).copied().collect();
         let [passed_on] = on[..] else { return None };
         let shape = |t: TensorId| (self.tensors[t].rows, self.tensors[t].columns, self.tensors[t].dtype);
-        let read: Vec<TensorId> = read(&inside)
-            .into_iter()
-            .filter(|&t| !made.contains(&t) && self.tensors[t].role != TensorRole::Weight)
-            .filter(|&t| shape(t) == shape(passed_on))
-            .collect();
-        let from_before: Vec<TensorId> = read.iter().copied().filter(|&t| self.producer(t).is_some()).collect();
-        let passed_in = match (&from_before[..], &read[..]) {
-            (&[passed_in], _) | (&[], &[passed_in]) => passed_in,
-            _ => return None,
+        let could_be = |t: &TensorId| {
+            !made.contains(t) && self.tensors[*t].role != TensorRole::Weight && shape(*t) == shape(passed_on)
         };
+        let from_before: Vec<TensorId> = read(&inside).into_iter().filter(could_be).collect();
+        let [passed_in] = from_before[..] else { return None };
+        // What comes back to the block through operators outside it needs every repetition.
+        let mut comes_from_it: BTreeSet<TensorId> = BTreeSet::new();
+        for operator in self.operators.iter() {
+            let mut inputs = operator.inputs.iter().map(|&input| self.base(input));
+            if is_inside(operator) {
+                if inputs.any(|input| comes_from_it.contains(&input)) {
+                    return None;
+                }
+            } else if inputs.any(|input| made.contains(&input) || comes_from_it.contains(&input)) {
+                comes_from_it.insert(self.base(operator.output));
+            }
+        }
         let mut inputs = inside.iter().flat_map(|operator| &operator.inputs);
         // Seen in another shape, it would need a view of what is passed on as well.
         inputs.all(|&input| input == passed_in || self.base(input) != passed_in).then_some((passed_in, passed_on))
@@ -128,6 +139,15 @@ impl Division<'_> {
             Half::First => format!("{name}[1-{}]", self.first),
             Half::Rest => format!("{name}[{}-{}]", self.first + 1, self.repeat),
         }
+    }
+
+    /// Whether something is called as a part of another would be.
+    fn has_a_name_that_is_taken(&self) -> bool {
+        let tensors = self.of.tensors.iter().map(|tensor| tensor.name.as_str());
+        let names: BTreeSet<&str> = tensors.chain(self.of.operators.iter().map(|op| op.name.as_str())).collect();
+        let ends = [Half::First, Half::Rest].map(|half| self.named("", half));
+        ends.iter()
+            .any(|end| names.iter().any(|name| name.strip_suffix(end.as_str()).is_some_and(|of| names.contains(of))))
     }
 
     /// Copies the tensors, twice what belongs to the block. What is passed into the block does not.

@@ -8,7 +8,7 @@ impl Workload {
     /// Instances of each tensor that are held at once. Of what a repeated block makes and reads itself, one: the next
     /// repetition writes over it, and behind the last only its result is read. Of what another loop reads repetition by
     /// repetition (a training step's backward pass, its update), of weights, of inputs and of results, as many as there
-    /// are repetitions. Views count as their base does.
+    /// are repetitions. What is made outside the block, or passed on to another, is held once. Views count as their base does.
     pub fn held_at_once(&self) -> Vec<u64> {
         let in_loop = |op: OperatorId| {
             let operator = &self.operators[op];
@@ -25,7 +25,8 @@ impl Workload {
         for (op, operator) in self.operators.iter_enumerated().filter(|&(op, _)| in_loop(op).is_some()) {
             for &read in operator.inputs.iter().chain(&operator.vectors).chain(&operator.indices) {
                 let base = self.base(read).index();
-                is_kept[base] |= made_in[base] != Some(in_loop(op));
+                let is_of_block = made_in[base].flatten().is_some_and(|(block, _)| block == operator.block);
+                is_kept[base] |= is_of_block && made_in[base] != Some(in_loop(op));
             }
         }
         let of = |t: TensorId| {

@@ -53,13 +53,15 @@ pub(super) struct Setting<'a> {
 pub(super) struct Built {
     pub(super) chip: AnyChip,
     pub(super) workload: Arc<Workload>,
+    /// The graph that runs: the workload's, or with blocks divided over the chip's memory tiers.
+    graph: Arc<Workload>,
 }
 
 impl Built {
     /// What nothing beats in a mode.
     pub(super) fn bound_cycles(&self, mode: Mode) -> u64 {
         match &self.chip {
-            AnyChip::Rdu(chip) => bound_cycles(chip, &self.workload, mode),
+            AnyChip::Rdu(chip) => bound_cycles(chip, &self.graph, mode),
             AnyChip::Bsp(bsp) => bsp::bound_cycles(bsp, &self.workload, mode),
             AnyChip::Gpu(_) => 0,
         }
@@ -109,7 +111,7 @@ impl<'a> Bench<'a> {
 
     pub(super) fn built(&self, setting: &Setting<'_>) -> Result<Built, Diagnostic> {
         let (chip, workload) = (setting.inputs.any_chip(&setting.sets)?, self.workload(setting)?);
-        Ok(Built { workload: on(&chip, workload), chip })
+        Ok(Built { graph: on(&chip, Arc::clone(&workload)), workload, chip })
     }
 
     fn workload(&self, setting: &Setting<'_>) -> Result<Arc<Workload>, Diagnostic> {
@@ -212,7 +214,7 @@ impl<'a> Bench<'a> {
 
     /// Runs a point.
     pub(super) fn measured(&self, built: &Built, compiled: &[Compiled], stop: Stop<'_>) -> Measured {
-        let Built { chip, workload } = built;
+        let Built { chip, workload, graph } = built;
         let chip = match (chip, self.study.fidelity) {
             (_, Fidelity::Bound) => {
                 let bound = |&mode| (mode, built.bound_cycles(mode));
@@ -231,9 +233,9 @@ impl<'a> Bench<'a> {
             Fidelity::Simulated(fidelity) => {
                 // Prices change no run; rates do, and a configuration that is kept for them is run again.
                 let runs = compiled.iter().map(|c| match self.study.compile {
-                    Compile::EveryPoint => drained(simulate_until(chip, workload, c, fidelity, stop)),
+                    Compile::EveryPoint => drained(simulate_until(chip, graph, c, fidelity, stop)),
                     Compile::Once | Compile::Shared => {
-                        drained(simulate_known(chip, workload, &c.configuration, fidelity, &[], stop))
+                        drained(simulate_known(chip, graph, &c.configuration, fidelity, &[], stop))
                     }
                 });
                 match runs.collect::<Result<Vec<_>, _>>() {
@@ -258,14 +260,14 @@ impl<'a> Bench<'a> {
             ([one], _) => return self.measured(built, one, stop),
             _ => {}
         }
-        let Built { chip: AnyChip::Rdu(chip), workload } = built else {
+        let Built { chip: AnyChip::Rdu(chip), workload, graph } = built else {
             return self.measured(built, compiled[0], stop);
         };
         let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0], stop) };
         let fastest = |mode: usize| {
             let configurations: Vec<&Configuration> =
                 compiled.iter().map(|compiled| &compiled[mode].configuration).collect();
-            fastest(chip, workload, &configurations, fidelity, stop)
+            fastest(chip, graph, &configurations, fidelity, stop)
         };
         match (0..self.study.modes.len()).map(fastest).collect::<Result<Vec<_>, _>>() {
             Ok(outcomes) => Measured::Runs(Box::new(Document::new(&**chip, workload, &outcomes))),
@@ -293,7 +295,7 @@ impl<'a> Bench<'a> {
                 setting.sets.iter().copied().chain(sets).cloned().collect::<Vec<Override>>()
             };
             let sampled = match &built.chip {
-                AnyChip::Rdu(own) => of_rdu(draws, own, &built.workload, compiled, fidelity, &|sets: &[Override]| {
+                AnyChip::Rdu(own) => of_rdu(draws, own, &built.graph, compiled, fidelity, &|sets: &[Override]| {
                     setting.inputs.chip(&with(sets).iter().collect::<Vec<_>>())
                 }),
                 AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
