@@ -54,6 +54,19 @@ impl Active {
         ((rate * time).min(self.left) >> BITS).min(own.of_flows(u64::from(self.flows)))
     }
 
+    /// Work left at a time before it ends, where all have had the rate that they demand. Several transfers in a row, which demand
+    /// the rate of the fastest of them, end when the last does: they take what they need on average, so that the state of a stream
+    /// that never ends comes back to where it was.
+    fn left_undelayed(&self, now: Ticks) -> u64 {
+        let (time, whole) = (now.saturating_sub(self.from), self.until - self.from);
+        let rate = u64::from(self.rate);
+        if rate * whole <= self.left + CAPACITY {
+            return self.left.saturating_sub(rate * time);
+        }
+        let done = u128::from(self.left) * u128::from(time) / u128::from(whole.max(1));
+        self.left.saturating_sub(u64::try_from(done).unwrap_or(u64::MAX))
+    }
+
     /// Work that it is late with when `left` is what remains: it takes that as soon as it can.
     fn backlog(&self, left: u64, at: Ticks) -> u64 {
         left.saturating_sub(u64::from(self.rate) * self.due.saturating_sub(at))
@@ -178,9 +191,8 @@ impl ProcessorSharing {
             let mut active = self.rows[i];
             let left = match served {
                 Some(left) => left[i],
-                // Each receives its own rate.
                 None if active.until <= now => 0,
-                None => active.left.saturating_sub(u64::from(active.rate) * now.saturating_sub(active.from)),
+                None => active.left_undelayed(now),
             };
             // To a whole tick: a run that repeats itself comes back to the same states.
             active.left = (left + CAPACITY / 2) >> BITS << BITS;
@@ -311,7 +323,9 @@ impl ProcessorSharing {
         }
         words.extend([u64::from(self.count), clock.exact(self.at), clock.exact(self.last_end)]);
         for &Active { from, due, until, left, group, flows, rate } in self.active() {
-            words.extend([from, due, until].map(|at| clock.exact(at)));
+            // What is late has all its work as backlog, however late it is.
+            let is_late = due <= self.at && due < until;
+            words.extend([clock.exact(from), if is_late { u64::MAX } else { clock.exact(due) }, clock.exact(until)]);
             words.extend([left, u64::from(group)]);
             words.push(u64::from(flows) << 32 | u64::from(rate));
         }
@@ -502,6 +516,23 @@ mod tests {
         server.advance(1160);
         server.enter(demand(2, (1100, 1200), 100), &mut delayed);
         assert_eq!(server.active()[0].left, 40 << BITS);
+    }
+
+    #[test]
+    fn a_stream_that_never_ends_comes_back_to_its_state() {
+        // Transfers follow each other without a gap, every second with a little more work.
+        let (mut server, mut delayed) = (ProcessorSharing::default(), DelayedUntil::none(1));
+        let mut left = Vec::new();
+        for pair in 0..400 {
+            for (more, from) in [200 * pair, 200 * pair + 100].into_iter().enumerate() {
+                server.enter(demand(0, (from, from + 100), 40 + more as u64), &mut delayed);
+                server.advance(from + 30);
+            }
+            left.push(server.active()[0].left >> BITS);
+        }
+        // About 70 of 100 ticks of 41.
+        assert!(left.iter().all(|&of| of == left[0]) && (28..=29).contains(&left[0]), "{left:?}");
+        assert_eq!(delayed.0, [0]);
     }
 
     #[test]
