@@ -1,7 +1,7 @@
 //! Experts of a layer: how many of them a batch of tokens meets, and how many tokens the busiest is expected to get.
 //!
 //! Every token goes to `each` different experts, to expert `i` with a chance `c_i`; chances add up to `each`. Of N tokens expert `i`
-//! gets a binomial count B(N, c_i), and counts of experts are taken as independent: the expected number of experts that are met
+//! gets a binomial count `B(N, c_i)`, and counts of experts are taken as independent: the expected number of experts that are met
 //! is the sum of `1 - (1 - c_i)^N`, and the expected largest count the sum over x of `1 - prod_i P(B(N, c_i) <= x)`. Counts that
 //! add up to a fixed sum spread a little less, so that the largest is a little smaller than that.
 

@@ -77,7 +77,7 @@ impl Workload {
         let [passed_in] = from_before[..] else { return None };
         // What comes back to the block through operators outside it needs every repetition.
         let mut comes_from_it: BTreeSet<TensorId> = BTreeSet::new();
-        for operator in self.operators.iter() {
+        for operator in &self.operators {
             let mut inputs = operator.inputs.iter().map(|&input| self.base(input));
             if is_inside(operator) {
                 if inputs.any(|input| comes_from_it.contains(&input)) {
@@ -110,7 +110,7 @@ fn count_repetitions(tensors: &mut IndexVec<TensorId, Tensor>, operators: &Index
     for &id in &ids {
         tensors[id].repeat = 1;
     }
-    for operator in operators.iter() {
+    for operator in operators {
         for tensor in operator.inputs.iter().chain([&operator.output]).chain(&operator.vectors).copied() {
             for touched in [tensor, base(tensors, tensor)] {
                 tensors[touched].repeat = tensors[touched].repeat.max(operator.repeat);
@@ -247,7 +247,9 @@ fn in_order(list: Vec<Operator>, tensors: &IndexVec<TensorId, Tensor>) -> IndexV
         let read = operator.inputs.iter().chain(&operator.vectors).chain(&operator.indices);
         let from: BTreeSet<usize> = read.filter_map(|&t| maker[base(t)]).filter(|&from| from != at).collect();
         waits[at] = from.len();
-        from.into_iter().for_each(|from| readers[from].push(at));
+        for from in from {
+            readers[from].push(at);
+        }
     }
     let mut ready: BinaryHeap<Reverse<usize>> = (0..list.len()).filter(|&at| waits[at] == 0).map(Reverse).collect();
     let mut list: Vec<Option<Operator>> = list.into_iter().map(Some).collect();
