@@ -242,7 +242,7 @@ mod runs {
         let out = parent.path().join("new/out");
         let text = succeeds(&format!("compare {TINY} --format json --out {}", out.display()));
         assert_eq!(std::fs::read_to_string(out.join("result.json")).expect("result.json"), text);
-        assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 11);
+        assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 23);
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let runs: Vec<_> = json["runs"].as_array().expect("runs").iter().collect();
         assert_eq!(runs.iter().map(|run| run["mode"].as_str()).collect::<Vec<_>>(), MODES.map(Some));
