@@ -25,6 +25,43 @@ pub(super) fn rates_by_tier(section: &SectionTrace) -> IndexMap<&str, Counter> {
     spans.into_iter().map(|(tier, spans)| (tier, counter(section, spans.into_iter()))).collect()
 }
 
+/// A counter of work that no more than `most` is done of in a cycle, and that is done when the counter's spans end: what exceeds that
+/// was done before, as early as need be (a work-conserving queue, backwards in time).
+pub(super) fn at_most(counter: &[(u64, f64)], most: f64) -> Counter {
+    let mut parts: Vec<(u64, f64)> = Vec::new();
+    let mut waiting = 0.0;
+    let mut end = counter.last().map_or(0, |&(cycle, _)| cycle);
+    for &(start, value) in counter.iter().rev().skip(1) {
+        let cycles = (end - start) as f64;
+        let free = (most - value) * cycles;
+        if waiting >= free {
+            waiting -= free;
+            parts.push((start, most));
+        } else {
+            let full = (waiting / (most - value)).ceil() as u64;
+            if full > 0 {
+                // Of the cycles at the full rate the first may be done in part.
+                parts.push((end - full, value + waiting / full as f64));
+            }
+            if full < end - start {
+                parts.push((start, value));
+            }
+            waiting = 0.0;
+        }
+        end = start;
+    }
+    if waiting > 0.0 {
+        let before = ((waiting / most).ceil() as u64).min(end);
+        if before > 0 {
+            parts.push((end - before, waiting / before as f64));
+        }
+    }
+    parts.reverse();
+    parts.extend(counter.last().map(|&(cycle, _)| (cycle, 0.0)));
+    parts.dedup_by(|next, before| next.1.to_bits() == before.1.to_bits());
+    parts
+}
+
 fn works(section: &SectionTrace) -> impl Iterator<Item = &Span> {
     section.spans.iter().filter(|span| span.kind == SpanKind::Works)
 }
@@ -75,6 +112,19 @@ fn mean(counter: &[(u64, f64)], (from, to): (u64, u64)) -> f64 {
 mod tests {
     use super::*;
     use crate::sim::{Repeat, Track};
+
+    #[test]
+    fn no_more_is_done_than_can_be() {
+        // 40 in cycles 10 to 20, of which 20 can be done: the rest before, beside what is done there.
+        let found = at_most(&[(0, 1.0), (10, 4.0), (20, 0.0)], 2.0);
+        assert_eq!(found, [(0, 2.0), (20, 0.0)]);
+        let found = at_most(&[(10, 1.0), (20, 3.0), (24, 0.0)], 2.0);
+        assert_eq!(found, [(10, 1.0), (16, 2.0), (24, 0.0)]);
+        // What is left at the first work was done before it.
+        assert_eq!(at_most(&[(10, 3.0), (20, 0.0)], 2.0), [(5, 2.0), (20, 0.0)]);
+        assert_eq!(at_most(&[(0, 1.0), (5, 0.0)], 2.0), [(0, 1.0), (5, 0.0)]);
+        assert_eq!(at_most(&[], 2.0), []);
+    }
 
     #[test]
     fn what_overlaps_adds_up_and_skipped_periods_have_their_mean() {

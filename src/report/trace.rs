@@ -7,7 +7,7 @@ use crate::arch::Chip;
 use crate::mode::Mode;
 use crate::sim::{MOST_SPANS, SectionTrace, SpanKind};
 
-use super::counters::{Counter, busy_pcus, rates_by_tier};
+use super::counters::{Counter, at_most, busy_pcus, rates_by_tier};
 
 /// The JSON object format of the Trace Event Format: times in microseconds.
 #[derive(Debug, Serialize)]
@@ -128,6 +128,10 @@ impl Process<'_> {
         add("PCUs working", "PCUs", busy_pcus(section));
         let bytes_per_cycle = self.chip.clock_hz as f64 / 1e9;
         for (tier, counter) in rates_by_tier(section) {
+            // Slots are known by when they arrive, not by when memory served them: it never does more than it can.
+            let of_tier = self.chip.memory.iter().find(|of| of.name == tier);
+            let most = of_tier.map_or(f64::INFINITY, |of| of.bandwidth_bytes_per_s as f64 / self.chip.clock_hz as f64);
+            let counter = if most.is_finite() { at_most(&counter, most) } else { counter };
             let rates = counter.into_iter().map(|(cycle, rate)| (cycle, rate * bytes_per_cycle)).collect();
             add(&format!("{tier} GB/s"), "GB/s", rates);
         }
@@ -225,8 +229,8 @@ mod tests {
         assert_eq!((firing["tid"].as_u64(), firing["args"]["firing"].as_u64()), (Some(1), Some(7)));
         assert_eq!(find("starved").len(), 1);
         assert_eq!(find("the period before, 9 more times")[0]["args"]["times"].as_u64(), Some(9));
-        // 1000 bytes in 10 cycles.
-        assert_eq!(find("ddr GB/s")[0]["args"]["GB/s"].as_f64(), Some(125.0));
+        // 1000 bytes in 10 cycles, of which memory can move 800.
+        assert_eq!(find("ddr GB/s")[0]["args"]["GB/s"].as_f64(), Some(100.0));
         assert_eq!(find("PCUs working")[0]["args"]["PCUs"].as_f64(), Some(16.0));
         assert_eq!(find("SRAM in use, MiB")[0]["args"]["MiB"].as_f64(), Some(3.0));
         let label = find("process_labels")[0]["args"]["labels"].as_str().unwrap();
