@@ -79,9 +79,9 @@ fn candidates(chip: &Chip, workload: &Workload, tier: usize) -> Vec<(usize, u64)
     for id in hottest_first(workload, &held) {
         let (each, copies) = (workload.tensors[id].stored_bytes(), held[id.index()]);
         let bytes = each.saturating_mul(copies);
-        let roomiest = free.iter().position(|&left| left >= bytes);
+        let with_room = free.iter().position(|&left| left >= bytes);
         if copies > 1
-            && roomiest.is_none_or(|roomiest| roomiest > tier)
+            && with_room.is_none_or(|with_room| with_room > tier)
             && free[tier] >= each
             && list.len() < MOST_CANDIDATES
             && let Some((block, repeat)) = workload.block_of(id).filter(|&(_, repeat)| repeat == copies)
@@ -89,8 +89,8 @@ fn candidates(chip: &Chip, workload: &Workload, tier: usize) -> Vec<(usize, u64)
         {
             list.push((block, (free[tier] / each.max(1)).min(repeat - 1)));
         }
-        if let Some(roomiest) = roomiest {
-            free[roomiest] -= bytes;
+        if let Some(with_room) = with_room {
+            free[with_room] -= bytes;
         }
     }
     list
