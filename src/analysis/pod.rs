@@ -1,6 +1,7 @@
 //! A training step of a model on many chips.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::diagnostics::{Diagnostic, number};
 use crate::import;
@@ -29,6 +30,10 @@ pub struct PodRequest<'a> {
     pub sequence: Option<u64>,
     /// Share of the blocks of the layers' matrices that is pruned.
     pub sparsity: Option<f64>,
+    /// Tokens of a sequence that have logits; all if not given.
+    pub predicted: Option<u64>,
+    /// Layers of each stage, as `1,3.5,3`; equal shares if not given.
+    pub stage_layers: Option<&'a str>,
     /// Every chip is simulated on its own, not a stage as one.
     pub flat: bool,
 }
@@ -89,7 +94,19 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
         architecture.position = Position::Learned(rows.max(sequence));
     }
     let density = density(args.sparsity)?;
-    Ok(Job { model, architecture, parallel, batch: args.batch, micro_batch: args.micro_batch, sequence, density })
+    let stage_layers = args.stage_layers.map(stage_layers).transpose()?;
+    let predicted = args.predicted;
+    let (batch, micro_batch) = (args.batch, args.micro_batch);
+    Ok(Job { model, architecture, parallel, batch, micro_batch, sequence, density, predicted, stage_layers })
+}
+
+/// Layers of stages, as `1,3.5,3`.
+fn stage_layers(text: &str) -> Result<Arc<[f64]>, Diagnostic> {
+    let number = |word: &str| {
+        let layers = word.trim().parse::<f64>().ok().filter(|layers| layers.is_finite());
+        layers.ok_or_else(|| Diagnostic::new(format!("`--stage-layers`: found {word:?}, expected a count of layers")))
+    };
+    text.split(',').map(number).collect()
 }
 
 /// The share of a matrix that `--sparsity` leaves.

@@ -18,6 +18,8 @@ pub struct BspTile {
     pub sram_bytes: u64,
     /// Of it, bytes for code, stacks and vertex state that no tensor can have.
     pub reserved_bytes: u64,
+    /// Tiles that compute nothing: their memory is the buffer of what comes from off the chip and goes there, behind computation.
+    pub io_tiles: u64,
     /// Multiply-accumulates of a tile and cycle, by data type of the operands.
     pub macs: BTreeMap<Dtype, u64>,
     /// Bytes of coefficients that the multiply units load a cycle.
@@ -130,6 +132,8 @@ pub struct Bsp {
     pub planner: Planner,
     /// Energy constants.
     pub energy: BspEnergy,
+    /// Chips that hold a part each of an optimiser's state: 1 but in a system.
+    pub state_shards: u64,
     /// Area of the whole die, if the file tells.
     pub die_mm2: Option<f64>,
     /// Paths of the fields that the file calls assumed.
@@ -147,6 +151,14 @@ impl Bsp {
     /// Bytes of a tile that tensors can have.
     pub fn tensor_bytes(&self) -> u64 {
         self.tile.sram_bytes.saturating_sub(self.tile.reserved_bytes)
+    }
+
+    /// The same chip as operators see it: without the tiles that only stream.
+    #[must_use]
+    pub fn computing(&self) -> Self {
+        let mut chip = self.clone();
+        chip.tile.count = self.tile.count.saturating_sub(self.tile.io_tiles).max(1);
+        chip
     }
 
     /// Bytes a cycle of the memory off the chip.

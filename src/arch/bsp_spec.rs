@@ -46,6 +46,7 @@ struct TileSpec {
     threads: Spanned<Count>,
     sram_bytes: Spanned<Count>,
     reserved_bytes: Spanned<Count>,
+    io_tiles: Option<Spanned<Count>>,
     macs: Spanned<Named<Count>>,
     weight_load_bytes: Spanned<Count>,
     vector_bytes: Spanned<Count>,
@@ -137,6 +138,7 @@ pub(super) fn bsp(source: &Source, spec: &BspSpec) -> Result<Bsp, Diagnostic> {
         energy: energy(source, &spec.energy, &tile)?,
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         tile,
+        state_shards: 1,
         assumed: Arc::default(),
         text: Arc::default(),
     })
@@ -169,8 +171,16 @@ fn tile(source: &Source, spec: &TileSpec) -> Result<BspTile, Diagnostic> {
         let spans = [spec.reserved_bytes.span(), spec.sram_bytes.span()];
         return Err(source.error_among(&spans, title, "no room for tensors is left"));
     }
+    let count = source.count("tile.count", &spec.count, TILES)?;
+    let io_tiles = spec
+        .io_tiles
+        .as_ref()
+        .map(|tiles| source.count("tile.io_tiles", tiles, 0..=count - 1))
+        .transpose()?
+        .unwrap_or(0);
     Ok(BspTile {
-        count: source.count("tile.count", &spec.count, TILES)?,
+        count,
+        io_tiles,
         threads: source.count("tile.threads", &spec.threads, THREADS)?,
         sram_bytes,
         reserved_bytes,

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 
 use super::operators::Planned;
 use super::step::{Parts, parts_of};
+use super::stream::{self, Streaming};
 use crate::arch::Bsp;
 use crate::index::Id;
 use crate::mode::Mode;
@@ -22,7 +23,7 @@ const IMBALANCE: f64 = 1.5;
 /// One operator's figures, every repetition counted, the part of one training step.
 struct Counted {
     parts: Parts,
-    stream_cycles: f64,
+    streaming: Streaming,
     mean_cycles: f64,
     times: f64,
     traffic: Traffic,
@@ -94,15 +95,18 @@ fn count(chip: &Bsp, workload: &Workload, planned: &Planned) -> Counted {
         by_tensor,
         ..Traffic::default()
     };
-    let streamed = traffic.off_chip_bytes() as f64;
-    let latency = chip.memory.iter().map(|tier| tier.latency_ns).fold(0.0, f64::max) * chip.clock_hz as f64 / 1e9;
-    let stream_cycles = if streamed > 0.0 { latency + streamed / chip.memory_bytes_per_cycle() } else { 0.0 };
     let mean: f64 = planned.steps.iter().map(|step| step.mean_cycles * step.times as f64).sum();
     let dtype = workload.tensors[operator.inputs[0]].dtype;
+    let parts = parts_of(chip, &planned.steps);
+    let streaming = Streaming {
+        read: traffic.off_chip_read_bytes as f64,
+        written: traffic.off_chip_write_bytes as f64,
+        cycles: parts.total(),
+    };
     let traffic = traffic.times(operator.repeat).shared_by(operator.every);
     Counted {
-        parts: parts_of(chip, &planned.steps),
-        stream_cycles,
+        parts,
+        streaming,
         mean_cycles: mean,
         times,
         energy: energy(chip, dtype, (planned, times), &traffic),
@@ -137,7 +141,14 @@ fn section(chip: &Bsp, workload: &Workload, mode: Mode, starts: bool, run: &[&Pl
         Mode::Kbk | Mode::Epilogue => first.repeat,
     };
     let launch = (chip.cycles_of_us(chip.program_us) * launches as f64 / first.every as f64).ceil() as u64;
-    let (mut parts, mut streamed, mut mean) = (Parts::default(), 0.0, 0.0);
+    let (mut parts, mut mean) = (Parts::default(), 0.0);
+    let line: Vec<Streaming> = run.iter().zip(&counted).flat_map(|(one, of)| of.streaming.parts(one.parts)).collect();
+    let link = stream::Link::of(chip);
+    // Only a graph program loops itself, and reads ahead for its next repetition.
+    let streamed = match mode {
+        Mode::Fused => stream::exposed(&link, &line, first.repeat),
+        Mode::Kbk | Mode::Epilogue => stream::exposed(&link, &line, 1) * first.repeat as f64,
+    } / first.every as f64;
     let mut traffic = Traffic::default();
     let mut energy = EnergyJ::default();
     let mut stages = Vec::with_capacity(run.len());
@@ -148,7 +159,6 @@ fn section(chip: &Bsp, workload: &Workload, mode: Mode, starts: bool, run: &[&Pl
             exchange: of.parts.exchange * of.times,
         };
         parts.add(&scaled);
-        streamed += of.stream_cycles * of.times;
         mean += of.mean_cycles * of.times;
         traffic.add(&of.traffic);
         energy.compute += of.energy.compute;
@@ -160,6 +170,7 @@ fn section(chip: &Bsp, workload: &Workload, mode: Mode, starts: bool, run: &[&Pl
         stages.push(stage(workload, planned, of));
     }
     let cycles = (parts.total() + streamed).ceil() as u64 + launch;
+    let moving = (traffic.off_chip_bytes() as f64 / link.rate).max(streamed).min(cycles as f64);
     energy.static_ = cycles as f64 / chip.clock_hz as f64 * chip.energy.static_w;
     let names: Vec<String> = run.iter().map(|planned| workload.operators[planned.op].name.clone()).collect();
     let tier = chip.memory.iter().next().map_or_else(String::new, |tier| tier.name.clone());
@@ -183,11 +194,7 @@ fn section(chip: &Bsp, workload: &Workload, mode: Mode, starts: bool, run: &[&Pl
         traffic,
         energy,
         links: Arc::default(),
-        busy: Busy {
-            tiers: vec![(tier, streamed.ceil() as u64)],
-            link: parts.exchange.ceil() as u64,
-            ..Busy::default()
-        },
+        busy: Busy { tiers: vec![(tier, moving.ceil() as u64)], link: parts.exchange.ceil() as u64, ..Busy::default() },
         stages,
     }
 }

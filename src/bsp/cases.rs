@@ -139,6 +139,6 @@ pub fn sparse_seconds(
 
 /// Seconds in which so many bytes change their place and their order.
 pub fn moved_seconds(chip: &Bsp, bytes: f64) -> f64 {
-    let (steps, _) = vertex::moved(chip, "change layout", bytes);
+    let (steps, _) = vertex::moved(chip, "change layout", bytes, available(chip));
     parts_of(chip, &steps).total() / chip.clock_hz as f64
 }

@@ -13,6 +13,7 @@ mod live;
 mod operators;
 mod sparse;
 mod step;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -42,19 +43,24 @@ use crate::workload::{OperatorKind, TensorId, Workload, kernels_with_epilogues};
 /// A data type that the tiles do not multiply, or a superstep whose tensors do not fit a tile.
 pub fn run(chip: &Bsp, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
     check_types(chip, workload)?;
-    modes.iter().map(|&mode| run_mode(chip, workload, mode)).collect()
+    let computing = chip.computing();
+    let run = |&mode: &Mode| {
+        let bound_cycles = bound_cycles(chip, workload, mode);
+        run_mode(&computing, workload, mode).map(|outcome| Outcome { bound_cycles, ..outcome })
+    };
+    modes.iter().map(run).collect()
 }
 
 fn run_mode(chip: &Bsp, workload: &Workload, mode: Mode) -> Result<Outcome, Diagnostic> {
     let program_of = programs(workload, mode);
-    let mut live = Live::new(workload);
+    let mut live = Live::new(workload, chip.state_shards);
     let mut streamed = Vec::new();
     // What surely cannot be resident: nothing would be left for the steps themselves.
     let plans = loop {
         let mut operators = Operators::new((chip, workload), mode, &live, &program_of);
         let plans: Vec<Planned> = workload.operators.ids().map(|op| operators.plan(op)).collect();
         let Some(worst) = fullest(chip, &plans) else { break plans };
-        match live.stream_one(workload) {
+        match live.stream_one(workload, plans[worst].op) {
             Some(tensor) => streamed.push(tensor),
             None => return Err(out_of_memory(chip, workload, mode, &plans[worst])),
         }
@@ -188,8 +194,12 @@ fn notes(
     }
     if !streamed.is_empty() {
         let bytes: f64 = streamed.iter().map(|&tensor| all_bytes(workload, tensor)).sum();
+        let how = match chip.tile.io_tiles {
+            0 => "while no tile works (`tile.io_tiles` reserves tiles for it)".to_owned(),
+            tiles => format!("behind computation as far as {tiles} tiles have room to read ahead"),
+        };
         notes.push(format!(
-            "{} of {} tensors cannot be resident and are streamed for every operator that reads them, while no tile works",
+            "{} of {} tensors cannot be resident and are streamed for every operator that reads them, {how}",
             size(bytes),
             streamed.len()
         ));

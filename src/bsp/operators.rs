@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::gemm::{self, GemmPlan, Product};
-use super::live::Live;
+use super::live::{Live, MOST_PARTS, read_bytes};
 use super::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, static_plan};
 use super::step::{Superstep, most_temporary};
 use super::vertex;
@@ -31,6 +31,8 @@ pub(super) struct Planned {
     /// Tensors that come from off the chip for it, and go back.
     pub(super) stream_reads: Vec<(TensorId, f64)>,
     pub(super) stream_writes: Vec<(TensorId, f64)>,
+    /// Parts that streamed tensors come in.
+    pub(super) parts: u64,
     /// Of a product with a sparse weight: whether a sparse kernel runs it.
     pub(super) sparse: Option<bool>,
     /// Bytes of a tile in use at the step that needs most, and that step.
@@ -87,20 +89,45 @@ impl<'a> Operators<'a> {
 
     pub(super) fn plan(&mut self, op: OperatorId) -> Planned {
         let operator = &self.workload.operators[op];
-        let resident = self.live.tile_bytes(self.chip, self.workload, op);
-        let mut planned = if operator.kind == OperatorKind::Gemm { self.gemm(op, resident) } else { self.vertex(op) };
+        let layout = self.layout.clone();
+        let mut parts = 1;
+        let mut planned = loop {
+            self.layout.clone_from(&layout);
+            let planned = self.plan_in_parts(op, parts);
+            let fits = planned.peak_bytes <= self.chip.tensor_bytes() as f64;
+            if fits || parts as f64 >= MOST_PARTS || !self.live.streams_in_parts(self.workload, op) {
+                break planned;
+            }
+            parts *= 2;
+        };
+        let streams = |t: TensorId| self.live.streamed[self.workload.base(t).index()];
+        let bytes = |t: TensorId| read_bytes(self.workload, op, t);
+        planned.stream_reads = operator.inputs.iter().filter(|&&t| streams(t)).map(|&t| (t, bytes(t))).collect();
+        let written = operator.updates.into_iter().chain([operator.output]).filter(|&t| streams(t));
+        planned.stream_writes = written.map(|t| (t, bytes(t))).collect();
+        self.add_io_tiles(&mut planned);
+        planned
+    }
+
+    /// An operator whose streamed weight or elements come in so many parts, one after the other.
+    fn plan_in_parts(&mut self, op: OperatorId, parts: u64) -> Planned {
+        let chip = self.chip;
+        let resident = self.live.tile_bytes(chip, self.workload, op, parts);
+        let share = chip.planner.memory_share * chip.tile.sram_bytes as f64;
+        let available = share.min(chip.tensor_bytes() as f64 - resident).max(0.0);
+        let is_product = self.workload.operators[op].kind == OperatorKind::Gemm;
+        let mut planned = if is_product { self.gemm(op, (available, parts)) } else { self.vertex(op, available) };
         if self.mode != Mode::Fused {
-            self.add_layouts(op, &mut planned);
+            self.add_layouts(op, &mut planned, available);
         }
         let tallest =
             planned.steps.iter().enumerate().max_by(|(_, a), (_, b)| a.temporary_bytes.total_cmp(&b.temporary_bytes));
         planned.peak_step = tallest.map_or(0, |(at, _)| at);
         planned.peak_bytes = resident + most_temporary(&planned.steps);
-        let streams = |t: TensorId| self.live.streamed[self.workload.base(t).index()];
-        let bytes = |t: TensorId| self.workload.tensors[t].stored_bytes() as f64;
-        planned.stream_reads = operator.inputs.iter().filter(|&&t| streams(t)).map(|&t| (t, bytes(t))).collect();
-        let written = operator.updates.into_iter().chain([operator.output]).filter(|&t| streams(t));
-        planned.stream_writes = written.map(|t| (t, bytes(t))).collect();
+        planned.parts = parts;
+        if parts > 1 {
+            planned.shape = format!("{}, streamed in {parts} parts", planned.shape);
+        }
         planned
     }
 
@@ -123,7 +150,7 @@ impl<'a> Operators<'a> {
         }
     }
 
-    fn gemm(&mut self, op: OperatorId, resident: f64) -> Planned {
+    fn gemm(&mut self, op: OperatorId, (available, parts): (f64, u64)) -> Planned {
         let (chip, workload) = (self.chip, self.workload);
         let operator = &workload.operators[op];
         let (a, b) = (operator.inputs[0], operator.inputs[1]);
@@ -132,12 +159,10 @@ impl<'a> Operators<'a> {
             Some(Layout { by: op.index(), program: self.program_of[op.index()] });
         let (dtype, form) = (workload.tensors[a].dtype, workload.form(op));
         let form = form.unwrap_or(crate::workload::GemmForm::plain(1, 1, 1));
-        let share = chip.planner.memory_share * chip.tile.sram_bytes as f64;
-        let available = share.min(chip.tensor_bytes() as f64 - resident).max(0.0);
         let product = Product {
             count: form.instances * form.heads,
             m: form.m,
-            n: form.n,
+            n: form.n.div_ceil(parts),
             k: form.k,
             dtype,
             a_home: home.0,
@@ -158,7 +183,11 @@ impl<'a> Operators<'a> {
         let is_sparse = faster.is_some();
         let (steps, tiles, shape) = match faster {
             Some(plan) => (plan.steps, plan.tiles, format!("{}; imbalance {:.2}", plan.shape, plan.imbalance)),
-            None => (dense.steps, dense.grid.tiles(), told(&dense.grid)),
+            None => {
+                let mut steps = dense.steps;
+                steps.iter_mut().for_each(|step| step.times *= parts);
+                (steps, dense.grid.tiles(), told(&dense.grid))
+            }
         };
         let has_mask = weight.is_some() || workload.tensors[operator.output].mask.is_some();
         let macs = if is_sparse { stored } else { all };
@@ -173,6 +202,7 @@ impl<'a> Operators<'a> {
             memory_write: macs as f64 * bytes / gemm_lanes(chip, dtype) / 4.0,
             stream_reads: Vec::new(),
             stream_writes: Vec::new(),
+            parts: 1,
             sparse: has_mask.then_some(is_sparse),
             peak_bytes: 0.0,
             peak_step: 0,
@@ -225,7 +255,7 @@ impl<'a> Operators<'a> {
         }
     }
 
-    fn vertex(&mut self, op: OperatorId) -> Planned {
+    fn vertex(&mut self, op: OperatorId, available: f64) -> Planned {
         let (chip, workload) = (self.chip, self.workload);
         let operator = &workload.operators[op];
         let own = Layout { by: op.index(), program: self.program_of[op.index()] };
@@ -249,31 +279,57 @@ impl<'a> Operators<'a> {
                 }
             }
             self.layout[output] = Some(first);
-            vertex::in_place(chip, workload, op, foreign)
+            vertex::in_place(chip, workload, op, (foreign, available))
         } else {
             self.layout[output] = Some(own);
-            vertex::rearranged(chip, workload, op)
+            vertex::rearranged(chip, workload, op, available)
         };
         let (memory_read, memory_write) = vertex::memory_bytes(workload, op);
         Planned {
             op,
-            steps,
             tiles,
-            shape: format!("{} on {tiles} tiles", operator.kind.name()),
+            shape: in_parts(operator.kind.name(), tiles, &steps),
+            steps,
             macs: 0,
             zero_macs: 0,
             memory_read,
             memory_write,
             stream_reads: Vec::new(),
             stream_writes: Vec::new(),
+            parts: 1,
             sparse: None,
             peak_bytes: 0.0,
             peak_step: 0,
         }
     }
 
+    /// What is streamed through I/O tiles goes over the exchange to the tiles that compute, and comes back: the I/O tiles send,
+    /// or receive, at their own rate.
+    fn add_io_tiles(&self, planned: &mut Planned) {
+        let chip = self.chip;
+        if chip.tile.io_tiles == 0 {
+            return;
+        }
+        let step = |name: &str, bytes: f64| {
+            let received = bytes / chip.tile.count as f64;
+            let mut step = Superstep::compute(chip, name, 0.0, chip.tile.count).receives(chip, received, bytes);
+            let of_io_tiles = bytes / chip.tile.io_tiles as f64 / chip.exchange.bytes_per_cycle;
+            step.wire_cycles = step.wire_cycles.max(of_io_tiles);
+            step
+        };
+        let sum = |list: &[(TensorId, f64)]| list.iter().map(|(_, bytes)| bytes).sum::<f64>();
+        let (read, written) = (sum(&planned.stream_reads), sum(&planned.stream_writes));
+        // Behind the others, so that the step that needs most memory keeps its place.
+        if read > 0.0 {
+            planned.steps.push(step("from I/O tiles", read));
+        }
+        if written > 0.0 {
+            planned.steps.push(step("to I/O tiles", written));
+        }
+    }
+
     /// A program of its own takes its inputs from the layout between programs, and puts its results back into it.
-    fn add_layouts(&self, op: OperatorId, planned: &mut Planned) {
+    fn add_layouts(&self, op: OperatorId, planned: &mut Planned, available: f64) {
         let (chip, workload) = (self.chip, self.workload);
         let operator = &workload.operators[op];
         let program = self.program_of[op.index()];
@@ -289,15 +345,22 @@ impl<'a> Operators<'a> {
             .map(|&t| workload.tensors[t].stored_bytes() as f64)
             .sum();
         if from > 0.0 {
-            planned.steps.splice(0..0, vertex::moved(chip, "take layout", from).0);
+            planned.steps.splice(0..0, vertex::moved(chip, "take layout", from, available).0);
         }
         let leaves = workload.consumers(operator.output).any(|reader| self.program_of[reader.index()] != program)
             || workload.tensors[operator.output].role == TensorRole::Output;
         if leaves {
             let bytes = workload.tensors[operator.output].stored_bytes() as f64;
-            planned.steps.extend(vertex::moved(chip, "leave layout", bytes).0);
+            planned.steps.extend(vertex::moved(chip, "leave layout", bytes, available).0);
         }
     }
+}
+
+/// An operator that is no product, in words.
+fn in_parts(name: &str, tiles: u64, steps: &[Superstep]) -> String {
+    let parts = steps.first().map_or(1, |step| step.times);
+    let told = if parts > 1 { format!(", in {parts} parts") } else { String::new() };
+    format!("{name} on {tiles} tiles{told}")
 }
 
 /// A plan run so many times, on parts of the dense matrix.

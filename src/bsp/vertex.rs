@@ -31,39 +31,63 @@ fn vertex_cycles(chip: &Bsp, elements: f64, element_bytes: u64, steps: f64) -> f
     (chip.planner.vertex_cycles as f64 + vectors * steps) * threads
 }
 
+/// Most parts that follow one another.
+const MOST_PASSES: f64 = 256.0;
+
+/// Parts in which so many bytes come to a tile with room for `available`, one after the other; at most `most`.
+fn passes(received: f64, available: f64, most: f64) -> u64 {
+    let wanted = if available > 0.0 { (received / available).ceil() } else { MOST_PASSES };
+    wanted.clamp(1.0, MOST_PASSES.min(most.max(1.0))) as u64
+}
+
 /// The supersteps of an operator whose first input lies on its tiles, and the tiles at work. `foreign_bytes`: of other inputs,
-/// which come over the exchange.
-pub(super) fn in_place(chip: &Bsp, workload: &Workload, op: OperatorId, foreign_bytes: f64) -> (Vec<Superstep>, u64) {
+/// which come over the exchange, in parts where a tile has room for `available` bytes only.
+pub(super) fn in_place(
+    chip: &Bsp,
+    workload: &Workload,
+    op: OperatorId,
+    (foreign_bytes, available): (f64, f64),
+) -> (Vec<Superstep>, u64) {
     let operator = &workload.operators[op];
     let all = extent(workload, op);
     let tiles = chip.tile.count.min((all.elements as u64).max(1));
     let each = (all.elements / tiles as f64).ceil();
     let steps = operator.kind.vector_steps().max(operator.inputs.len() as u64) as f64;
-    let cycles = vertex_cycles(chip, each, all.element_bytes, steps);
     let received = (foreign_bytes / tiles as f64).ceil();
+    let times = passes(received, available, each);
+    let (each, part) = ((each / times as f64).ceil(), (received / times as f64).ceil());
+    let cycles = vertex_cycles(chip, each, all.element_bytes, steps);
     let step = Superstep::compute(chip, operator.kind.name(), cycles, tiles);
-    (vec![step.receives(chip, received, foreign_bytes).holds(received)], tiles)
+    let mut step = step.receives(chip, part, foreign_bytes / times as f64).holds(part);
+    step.times = times;
+    (vec![step], tiles)
 }
 
-/// The supersteps of an operator that needs whole rows, or elements that lie elsewhere.
-pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId) -> (Vec<Superstep>, u64) {
+/// The supersteps of an operator that needs whole rows, or elements that lie elsewhere. Where a tile has room for `available`
+/// bytes only, its rows come one after the other, in parts.
+pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId, available: f64) -> (Vec<Superstep>, u64) {
     let operator = &workload.operators[op];
     let all = extent(workload, op);
     let output = &workload.tensors[operator.output];
     let bytes: f64 = operator.inputs.iter().map(|&t| workload.tensors[t].stored_bytes() as f64).sum();
     if !operator.kind.is_row_wise() || matches!(operator.kind, OperatorKind::Concat | OperatorKind::Reformat) {
-        return moved(chip, operator.kind.name(), output.stored_bytes() as f64);
+        return moved(chip, operator.kind.name(), output.stored_bytes() as f64, available);
     }
     let rows = (workload.tensors[operator.inputs[0]].rows * operator.heads.max(1)).max(1);
     // Rows are whole on a tile; fewer rows than tiles are cut into parts that exchange what each has found.
     let parts = (chip.tile.count / rows).max(1);
     let tiles = (rows * parts).min(chip.tile.count);
-    let each = (all.elements / rows as f64 / parts as f64).ceil() * rows.div_ceil(tiles / parts).max(1) as f64;
-    let cycles = vertex_cycles(chip, each, all.element_bytes, operator.kind.vector_steps() as f64);
+    let rows_of_tile = rows.div_ceil(tiles / parts).max(1);
     let received = (bytes / tiles as f64).ceil();
+    let times = passes(received, available, rows_of_tile as f64);
+    let (received, bytes) = ((received / times as f64).ceil(), bytes / times as f64);
+    let each = (all.elements / rows as f64 / parts as f64).ceil() * rows_of_tile.div_ceil(times) as f64;
+    let cycles = vertex_cycles(chip, each, all.element_bytes, operator.kind.vector_steps() as f64);
     let passes = if parts > 1 { operator.kind.passes() } else { 1 };
-    let first = Superstep::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
+    let mut first = Superstep::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
+    first.times = times;
     let mut steps = vec![first.receives(chip, received, bytes).holds(received)];
+    // Rows in parts are fewer than the tiles: they come at once.
     if passes > 1 {
         let found = 4.0 * (parts - 1) as f64;
         let step = Superstep::compute(chip, operator.kind.name(), cycles / passes as f64, tiles);
@@ -74,12 +98,16 @@ pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId) -> (Ve
     (steps, tiles)
 }
 
-/// Bytes that change their place and their order.
-pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64) -> (Vec<Superstep>, u64) {
+/// Bytes that change their place and their order, in parts where a tile has room for `available` bytes only.
+pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64, available: f64) -> (Vec<Superstep>, u64) {
     let tiles = chip.tile.count;
     let received = (bytes / tiles as f64).ceil();
+    let times = passes(received, available, received);
+    let received = (received / times as f64).ceil();
     let copy = received / chip.tile.copy_bytes_per_cycle;
-    let step = Superstep::compute(chip, name, copy, tiles).receives(chip, received, bytes).holds(received);
+    let step = Superstep::compute(chip, name, copy, tiles).receives(chip, received, bytes / times as f64);
+    let mut step = step.holds(received);
+    step.times = times;
     (vec![step], tiles)
 }
 

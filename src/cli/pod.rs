@@ -99,8 +99,8 @@ pub(super) struct PodArgs {
     #[arg(long, value_enum)]
     pub(super) phase: PodPhase,
     /// Decomposition: tp, pp, dp, sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1, pipedream), recompute
-    /// (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload (none, optimizer);
-    /// such as tp=8,pp=4,dp=2
+    /// (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload (none, optimizer),
+    /// order (of the chips' numbers: tp-dp-pp, tp-pp-dp); such as tp=8,pp=4,dp=2
     #[arg(long, value_name = "KEY=VALUE,...", required_unless_present = "search")]
     pub(super) parallel: Option<String>,
     /// Find the best decomposition; what `--parallel` and `--micro-batch` give stays fixed
@@ -124,6 +124,12 @@ pub(super) struct PodArgs {
     /// Share of the blocks of 16 x 16 of the layers' matrices that is pruned; RDUs only
     #[arg(long, value_name = "SHARE")]
     pub(super) sparsity: Option<f64>,
+    /// Training: tokens of a sequence that have logits, as a masked language model predicts [default: all]
+    #[arg(long, value_name = "N")]
+    pub(super) predicted_tokens: Option<u64>,
+    /// Training: layers of each stage, the first first, halves too: such as 3,3.5,1.5 [default: equal shares]
+    #[arg(long, value_name = "N,...")]
+    pub(super) stage_layers: Option<String>,
     /// Training: simulate every chip on its own, not a stage as one: the same result, later
     #[arg(long)]
     pub(super) flat: bool,
@@ -155,6 +161,8 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         micro_batch: args.micro_batch.unwrap_or(1),
         sequence: args.seq,
         sparsity: args.sparsity,
+        predicted: args.predicted_tokens,
+        stage_layers: args.stage_layers.as_deref(),
         flat: args.flat,
     };
     let failures = args.goodput.failures()?;

@@ -20,19 +20,32 @@ pub(super) enum Piece {
 /// # Errors
 /// As [`write_part`].
 pub(super) fn workload(job: &Job, piece: Piece) -> Result<String, Diagnostic> {
+    written(job, piece, false)
+}
+
+/// The same for a chip of tiles: in fp16, with dropout.
+///
+/// # Errors
+/// As [`write_part`].
+pub(super) fn workload_on_tiles(job: &Job, piece: Piece) -> Result<String, Diagnostic> {
+    written(job, piece, true)
+}
+
+fn written(job: &Job, piece: Piece, on_tiles: bool) -> Result<String, Diagnostic> {
     let layers = if let Piece::Layers(count) = piece { count } else { 1 };
     let options = Options {
         name: "the part of the model on one chip".to_owned(),
         architecture: share(job, layers),
         phase: Phase::Training,
         batch: job.micro_batch,
-        sequence: job.sequence,
+        // Only the tokens that are predicted come to the logits.
+        sequence: if piece == Piece::Logits { job.predicted_tokens() } else { job.sequence },
         context: job.sequence,
-        dtype: "bf16".to_owned(),
+        dtype: if on_tiles { "fp16" } else { "bf16" }.to_owned(),
         sparsity: job.density.map(|density| Sparsity { density, block: 16 }),
         optimizer: "adam".to_owned(),
         recompute: job.parallel.recompute,
-        dropout: false,
+        dropout: on_tiles,
         storage: Storage::default(),
         expert_load: ExpertLoad::default(),
         weights: Vec::new(),
@@ -64,6 +77,7 @@ fn share(job: &Job, layers: u64) -> Architecture {
         vocabulary: a.vocabulary.div_ceil(t),
         position: if a.position == Position::Rotary { Position::Rotary } else { NO_TABLE },
         tied: false,
+        output: true,
         token_types: 0,
         embedding_norm: false,
         extras,

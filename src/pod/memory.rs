@@ -44,7 +44,7 @@ fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let kept = if job.parallel.sp { whole / t } else { 10 * sbh + (whole - 10 * sbh) / t };
     // Saturates where no memory would do.
     let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence as f64).powi(2)) as u64;
-    (kept, if stack == StackKind::Megatron { scores } else { 0 })
+    (kept, if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 })
 }
 
 /// Memory of a stage at its peak.
@@ -55,7 +55,7 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let (kept, scores) = layer_bytes(job, stack);
     let sbh = job.sequence * job.micro_batch * job.architecture.hidden;
     let input = 2 * sbh / if p.sp { p.tp } else { 1 };
-    let layers = job.layers_of_part();
+    let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
     let mut activations = match p.recompute {
         Recompute::None => (held * layers).saturating_mul(kept.saturating_add(scores)),
         Recompute::Selective => (held * layers).saturating_mul(kept).saturating_add(scores),
@@ -63,7 +63,8 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     };
     if stage + 1 == p.pp {
         // Logits in 2 bytes and in fp32.
-        let logits = (job.sequence * job.micro_batch).saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
+        let logits =
+            (job.predicted_tokens() * job.micro_batch).saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
         activations = activations.saturating_add(logits);
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
@@ -79,6 +80,27 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
         held,
         stage,
     }
+}
+
+/// Bytes of a stage's activations that wait for their backward pass while another micro-batch is computed.
+pub(super) fn waiting(job: &Job, stack: StackKind, stage: u64) -> u64 {
+    let p = &job.parallel;
+    let held = held(p.schedule, (stage, p.pp), job.micro_batches());
+    held.saturating_sub(1).saturating_mul(waiting_of_one(job, stack, stage))
+}
+
+/// The same of one micro-batch.
+pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
+    let p = &job.parallel;
+    let (kept, scores) = layer_bytes(job, stack);
+    let input = 2 * job.sequence * job.micro_batch * job.architecture.hidden / if p.sp { p.tp } else { 1 };
+    let each = match p.recompute {
+        Recompute::None => kept.saturating_add(scores),
+        Recompute::Selective => kept,
+        Recompute::Full => input,
+    };
+    let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
+    layers.saturating_mul(each)
 }
 
 /// Bytes of the units that are whole at one time although their stage is divided over the replicas: with ZeRO-3 the

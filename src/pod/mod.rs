@@ -20,6 +20,7 @@ mod sharded;
 mod spec;
 mod stage;
 mod system;
+mod tiles;
 mod training;
 
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};

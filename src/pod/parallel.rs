@@ -1,5 +1,7 @@
 //! How a model is divided over chips: `--parallel`.
 
+use std::sync::Arc;
+
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
 use crate::model::{Activation, Architecture, Norm, Position};
@@ -42,7 +44,7 @@ impl Schedule {
     }
 }
 
-/// A decomposition. Chips are numbered with the tensor rank fastest, then data, then pipeline.
+/// A decomposition. Chips are numbered with the tensor rank fastest, then data, then pipeline, unless stages are adjacent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parallel {
     /// Chips that share every layer.
@@ -64,6 +66,8 @@ pub struct Parallel {
     pub prefetch: u64,
     /// The optimiser's state lies in the memory of the host.
     pub offload: bool,
+    /// Chips are numbered with the stage before the replica: the stages of a replica are neighbours.
+    pub stages_adjacent: bool,
 }
 
 impl Default for Parallel {
@@ -78,6 +82,7 @@ impl Default for Parallel {
             zero: 0,
             prefetch: 1,
             offload: false,
+            stages_adjacent: false,
         }
     }
 }
@@ -133,13 +138,17 @@ impl Parallel {
                     let found = kinds.into_iter().find(|(name, _)| *name == value);
                     parallel.offload = found.ok_or_else(|| refuse(key, value, "none or optimizer"))?.1;
                 }
+                "order" => {
+                    let found = Self::ORDERS.iter().position(|order| *order == value);
+                    parallel.stages_adjacent = found.ok_or_else(|| refuse(key, value, "tp-dp-pp or tp-pp-dp"))? == 1;
+                }
                 "cp" | "ep" | "seq_chunks" if count()? == 1 => {}
                 "cp" | "ep" | "seq_chunks" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }
                 _ => {
                     let title = format!("`--parallel`: unknown key {key:?}");
-                    let keys = "keys are tp, pp, dp, sp, schedule, recompute, zero, prefetch and offload";
+                    let keys = "keys are tp, pp, dp, sp, schedule, recompute, zero, prefetch, offload and order";
                     return Err(Diagnostic::new(title).with_help(keys));
                 }
             }
@@ -175,9 +184,18 @@ impl Parallel {
         self.zero >= 2 && self.dp > 1
     }
 
+    /// Numberings of chips, the fastest index first, as on the command line.
+    const ORDERS: [&'static str; 2] = ["tp-dp-pp", "tp-pp-dp"];
+
+    /// How chips are numbered, as on the command line.
+    pub fn order_name(&self) -> &'static str {
+        Self::ORDERS[usize::from(self.stages_adjacent)]
+    }
+
     /// The chip of a place.
     pub fn chip(&self, stage: u64, replica: u64, rank: u64) -> u64 {
-        (stage * self.dp + replica) * self.tp + rank
+        let place = if self.stages_adjacent { replica * self.pp + stage } else { stage * self.dp + replica };
+        place * self.tp + rank
     }
 }
 
@@ -226,9 +244,61 @@ pub struct Job {
     pub sequence: u64,
     /// Share of the layers' matrices that is kept, in blocks of 16 x 16; RDUs only.
     pub density: Option<f64>,
+    /// Tokens of a sequence that have logits; all of them if not given. A masked language model predicts some.
+    pub predicted: Option<u64>,
+    /// Layers of each stage, halves too where attention and feed-forward block part; equal shares if not given.
+    pub stage_layers: Option<Arc<[f64]>>,
 }
 
 impl Job {
+    /// Layers of a stage.
+    pub fn layers_of_stage(&self, stage: u64) -> f64 {
+        let equal = self.layers_of_part() * self.parallel.schedule.parts();
+        let own = self.stage_layers.as_ref().and_then(|list| list.get(stage as usize));
+        own.copied().unwrap_or(equal as f64)
+    }
+
+    /// Layers of a part of a stage over those of equal parts.
+    pub fn layers_share(&self, stage: u64) -> f64 {
+        let equal = self.layers_of_part() * self.parallel.schedule.parts();
+        self.layers_of_stage(stage) / equal as f64
+    }
+
+    /// Tokens of a sequence that have logits.
+    pub fn predicted_tokens(&self) -> u64 {
+        self.predicted.unwrap_or(self.sequence)
+    }
+
+    /// Refuses layers of stages that are not the model's, and logits of more tokens than there are.
+    fn check_stages(&self) -> Result<(), Diagnostic> {
+        if self.predicted_tokens() > self.sequence || self.predicted == Some(0) {
+            let title =
+                format!("{} tokens of {} have logits, expected from 1 to all", self.predicted_tokens(), self.sequence);
+            return Err(Diagnostic::new(title));
+        }
+        let Some(list) = &self.stage_layers else { return Ok(()) };
+        let (pp, layers) = (self.parallel.pp, self.architecture.layers);
+        if self.parallel.schedule.parts() > 1 || self.parallel.shards_passes() {
+            let help = "leave `--stage-layers` out, or use another schedule and zero=0 or 1";
+            return Err(
+                Diagnostic::new("stages of different depth are not divided into parts or units").with_help(help)
+            );
+        }
+        if list.len() as u64 != pp || list.iter().any(|layers| *layers <= 0.0 || (layers * 2.0).fract() != 0.0) {
+            let title =
+                format!("`--stage-layers` has {} numbers, expected {pp} counts of layers, in halves", list.len());
+            return Err(Diagnostic::new(title));
+        }
+        let sum: f64 = list.iter().sum();
+        if sum != layers as f64 {
+            return Err(Diagnostic::new(format!(
+                "`--stage-layers` are {sum} layers together, {} has {layers}",
+                self.model
+            )));
+        }
+        Ok(())
+    }
+
     /// Micro-batches of a replica.
     pub fn micro_batches(&self) -> u64 {
         self.batch / self.parallel.dp / self.micro_batch
@@ -245,9 +315,10 @@ impl Job {
     /// The count that does not divide another.
     pub fn check(&self) -> Result<(), Diagnostic> {
         let (a, p) = (&self.architecture, &self.parallel);
-        if a.position == Position::Alibi || a.post_norm || a.parallel {
-            return Err(Diagnostic::new(format!("{}: only pre-norm GPT and Llama layers are modelled", self.model)));
+        if a.position == Position::Alibi || a.parallel {
+            return Err(Diagnostic::new(format!("{}: only GPT, Llama and BERT layers are modelled", self.model)));
         }
+        self.check_stages()?;
         let most = [
             ("hidden", a.hidden, 1 << 18),
             ("feed-forward width", a.feed_forward, 1 << 20),
@@ -326,8 +397,7 @@ impl Job {
     /// Parameters of a stage on a chip.
     pub fn stage_parameters(&self, stage: u64) -> u64 {
         let (tokens, positions) = self.table_parameters();
-        let layers = self.layers_of_part() * self.parallel.schedule.parts();
-        let mut all = layers * self.layer_parameters();
+        let mut all = (self.layers_of_stage(stage) * self.layer_parameters() as f64).ceil() as u64;
         if stage == 0 {
             all += tokens + positions;
         }
@@ -346,7 +416,7 @@ impl Job {
         let products = products * self.density.unwrap_or(1.0);
         let s = self.sequence as f64;
         let layer = 2.0 * s * products + 4.0 * s * s * a.hidden as f64;
-        a.layers as f64 * layer + 2.0 * s * (a.hidden * a.vocabulary) as f64
+        a.layers as f64 * layer + 2.0 * self.predicted_tokens() as f64 * (a.hidden * a.vocabulary) as f64
     }
 
     /// FLOP of products that are computed again, of one sequence.
@@ -354,7 +424,7 @@ impl Job {
         let a = &self.architecture;
         let s = self.sequence as f64;
         let scores = 4.0 * s * s * (a.hidden * a.layers) as f64;
-        let logits = 2.0 * s * (a.hidden * a.vocabulary) as f64;
+        let logits = 2.0 * self.predicted_tokens() as f64 * (a.hidden * a.vocabulary) as f64;
         match self.parallel.recompute {
             Recompute::None => 0.0,
             Recompute::Selective => scores,

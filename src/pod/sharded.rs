@@ -47,8 +47,9 @@ fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> [Pass; 2] 
 pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass; 3] {
     let [forward, backward] = received(job, pieces, place);
     let mut sum = [forward, backward, Pass::default()];
-    for (_, piece, _) in pieces_of(job, pieces, place) {
-        let own = [piece.forward, piece.backward, piece.weights];
+    for (kind, piece, _) in pieces_of(job, pieces, place) {
+        let share = if kind == LAYER { job.layers_share(place.0) } else { 1.0 };
+        let own = [piece.forward, piece.backward, piece.weights].map(|pass| pass.scaled(share));
         sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
     }
     sum

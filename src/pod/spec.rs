@@ -300,7 +300,8 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
     let kind = names[source.keyword("stack.name", &spec.name, &names.map(|(name, _)| name))?].1;
     let is_rdu = matches!(chip, AnyChip::Rdu(_));
     let of_rdus = matches!(kind, StackKind::Rdu | StackKind::RduKbk | StackKind::Sambanova);
-    if kind != StackKind::Serving && of_rdus != is_rdu {
+    let is_of_another = of_rdus != is_rdu || (kind == StackKind::Popart) != matches!(chip, AnyChip::Bsp(_));
+    if kind != StackKind::Serving && is_of_another {
         let title = format!("the stack {:?} does not run on {}", kind.name(), chip.device().name());
         let kind = chip.device().kind();
         return Err(source.error(spec.name.span(), title, format!("the chip is of kind {kind:?}")));

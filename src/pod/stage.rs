@@ -6,6 +6,7 @@ use super::kernels;
 use super::network::Network;
 use super::parallel::{Job, Recompute, Schedule};
 use super::system::{Stack, StackKind, System};
+use super::tiles;
 use crate::arch::{AnyChip, Chip, Gpu};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
@@ -31,7 +32,12 @@ impl Pass {
     /// Several times over.
     #[must_use]
     pub(super) fn times(self, count: u64) -> Self {
-        let n = count as f64;
+        self.scaled(count as f64)
+    }
+
+    /// A share of it, or several.
+    #[must_use]
+    pub(super) fn scaled(self, n: f64) -> Self {
         Self {
             compute: self.compute * n,
             recompute: self.recompute * n,
@@ -175,12 +181,14 @@ pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorCom
 /// What the chip's simulation refuses.
 pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
     match &system.chip {
+        AnyChip::Bsp(chip) => tiles::pieces(chip, stack, job),
+        AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.architecture.post_norm => {
+            let title =
+                format!("{}: layers with their norms behind them are modelled on chips of tiles only", job.model);
+            Err(Diagnostic::new(title).with_help("use a pre-norm GPT or Llama model, or a system such as ipu-pod16"))
+        }
         AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
         AnyChip::Rdu(chip) => on_rdu(chip, stack, job),
-        AnyChip::Bsp(chip) => {
-            let title = format!("{} is a chip of kind \"bsp\": systems of such chips are not modelled", chip.name);
-            Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
-        }
     }
 }
 

@@ -131,6 +131,8 @@ pub enum StackKind {
     Rdu,
     /// An RDU, an operator a section.
     RduKbk,
+    /// A graph program on a chip of tiles, with dropout.
+    Popart,
     /// Prefill and decode alone, at the chip's best: captured graphs of kernels, sections that the chip itself launches.
     Serving,
     /// Prefill and decode as `SambaNova`'s software was measured.
@@ -139,11 +141,12 @@ pub enum StackKind {
 
 impl StackKind {
     /// Names in files and on the command line.
-    pub const NAMES: [(&'static str, Self); 6] = [
+    pub const NAMES: [(&'static str, Self); 7] = [
         ("megatron-2021", Self::Megatron),
         ("flash", Self::Flash),
         ("rdu", Self::Rdu),
         ("rdu-kbk", Self::RduKbk),
+        ("popart", Self::Popart),
         ("serving", Self::Serving),
         ("sambanova", Self::Sambanova),
     ];
@@ -160,7 +163,7 @@ impl StackKind {
 
     /// Whether it has prefill and decode.
     pub fn serves(self) -> bool {
-        self != Self::Megatron
+        !matches!(self, Self::Megatron | Self::Popart)
     }
 }
 

@@ -214,7 +214,7 @@ impl Builder<'_> {
     fn optimizer(&self, stage: u64, share: f64) -> Result<f64, Diagnostic> {
         let (p, of) = (&self.job.parallel, &self.pieces);
         let AnyChip::Gpu(gpu) = &self.system.chip else {
-            let mut all = of.layers.update * p.schedule.parts() as f64;
+            let mut all = of.layers.update * p.schedule.parts() as f64 * self.job.layers_share(stage);
             if stage == 0 {
                 all += of.embedding.update;
             }

@@ -85,6 +85,7 @@ pub(super) struct ParallelEntry {
     zero: u64,
     prefetch: u64,
     offload: &'static str,
+    order: &'static str,
     /// What else a step is: the software, sequences of a step and of a micro-batch, tokens of a sequence.
     stack: &'static str,
     batch: u64,
@@ -107,6 +108,7 @@ impl ParallelEntry {
             zero: p.zero,
             prefetch: p.prefetch,
             offload: p.offload_name(),
+            order: p.order_name(),
             stack: stack.kind.name(),
             batch: job.batch,
             micro_batch: job.micro_batch,

@@ -16,7 +16,7 @@ use super::score::Score;
 use super::serving;
 
 /// A kind of case: its name, and the columns it takes; those of [`OPTIONAL`] may be missing.
-const KINDS: [(&str, &[&str]); 7] = [
+const KINDS: [(&str, &[&str]); 8] = [
     ("gemm", &["m", "n", "k"]),
     ("attention-prefill", &["batch", "isl", "heads", "kv_heads", "head_dim"]),
     ("attention-decode", &["batch", "cached", "heads", "kv_heads", "head_dim"]),
@@ -35,10 +35,14 @@ const KINDS: [(&str, &[&str]); 7] = [
     ),
     (pods::COLLECTIVES, &["collective", "gpus", "message_size"]),
     (pods::TRAINING, &["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp"]),
+    (pods::PRETRAINING, &["model", "seq", "micro_batch", "accumulation", "tp", "pp", "dp"]),
     (serving::SERVING, &["sockets", "model", "input_tokens", "output_tokens", "batch"]),
 ];
 /// Of these, a measured rate that follows from the other columns is not read.
-const OPTIONAL: [&str; 8] = [
+const OPTIONAL: [&str; 11] = [
+    "round",
+    "stage_layers",
+    "predicted_tokens",
     "dtype",
     "window_size",
     "library",

@@ -1,6 +1,7 @@
 //! Measured collectives and training steps as cases of a system.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::line::Line;
 use super::run::{SetPart, SetRow};
@@ -14,18 +15,24 @@ use crate::units::Dtype;
 /// Names of the kinds.
 pub(super) const COLLECTIVES: &str = "collectives";
 pub(super) const TRAINING: &str = "training-steps";
+/// Steps of a preset on a system of chips of tiles.
+pub(super) const PRETRAINING: &str = "pretraining-steps";
 
 /// Bytes from which a message is a large one.
 const LARGE_BYTES: u64 = 1 << 20;
 
 /// Whether cases of a kind are of a system.
 pub(super) fn is_of_systems(kind: &str) -> bool {
-    matches!(kind, COLLECTIVES | TRAINING)
+    matches!(kind, COLLECTIVES | TRAINING | PRETRAINING)
 }
 
 /// A case in words, and its seconds.
 pub(super) fn simulated(kind: &str, line: &Line, system: &System) -> Result<(String, f64), Diagnostic> {
-    if kind == COLLECTIVES { collective(line, system) } else { training(line, system) }
+    match kind {
+        COLLECTIVES => collective(line, system),
+        PRETRAINING => pretraining(line, system),
+        _ => training(line, system),
+    }
 }
 
 /// What tells the parts of a set apart: bytes of a message; tensor ranks of a step.
@@ -57,6 +64,45 @@ fn collective(line: &Line, system: &System) -> Result<(String, f64), Diagnostic>
     Ok((format!("{found} {bytes} B on {gpus}, {library} {}", planned.protocol), planned.seconds))
 }
 
+/// A step of a preset as the vendors of chips of tiles run it: layers computed again, plain 1F1B, the optimiser's state divided
+/// over the replicas, the stages of a replica on neighbours.
+fn pretraining(line: &Line, system: &System) -> Result<(String, f64), Diagnostic> {
+    let count = |column: &str| line.count(column);
+    let model = line.text("model");
+    let (architecture, _) = preset(model).map_err(|error| line.error("model", model, error.title()))?;
+    let (tp, pp, dp) = (count("tp")?, count("pp")?, count("dp")?);
+    let parallel =
+        Parallel { tp, pp, dp, recompute: Recompute::Full, zero: 1, stages_adjacent: true, ..Parallel::default() };
+    let micro_batch = count("micro_batch")?;
+    let number = |word: &str| {
+        let layers = word.parse::<f64>().ok().filter(|layers| layers.is_finite());
+        layers.ok_or_else(|| line.error("stage_layers", word, "counts of layers, a space between them"))
+    };
+    let list = line.text("stage_layers").split_whitespace().map(number).collect::<Result<Arc<[f64]>, _>>()?;
+    let job = Job {
+        model: model.to_owned(),
+        architecture,
+        parallel,
+        batch: count("accumulation")? * dp * micro_batch,
+        micro_batch,
+        sequence: count("seq")?,
+        density: None,
+        predicted: if line.text("predicted_tokens").is_empty() { None } else { Some(count("predicted_tokens")?) },
+        stage_layers: (!list.is_empty()).then_some(list),
+    };
+    let title = |error: &Diagnostic| Diagnostic::new(format!("{}:{}: {}", line.path, line.number, error.title()));
+    job.check().map_err(|error| title(&error))?;
+    let stack = system.stacks.iter().find(|stack| stack.kind.trains());
+    let stack = stack.ok_or_else(|| Diagnostic::new(format!("{} has no stack that trains", system.name)))?;
+    let step = step(system, stack, &job, Detail::Grouped).map_err(|error| title(&error))?;
+    let label = format!(
+        "{model}, tp {tp} pp {pp} dp {dp}, {} x {micro_batch} on {}",
+        job.micro_batches(),
+        system.chip.device().name()
+    );
+    Ok((label, step.step_s))
+}
+
 /// A measured step.
 #[derive(Debug, Clone)]
 pub(super) struct Measured {
@@ -86,7 +132,17 @@ pub(super) fn measured(line: &Line) -> Result<Measured, Diagnostic> {
         return Err(line.error("gpus", line.text("gpus"), &format!("tp x pp x dp = {}", parallel.chips())));
     }
     let (batch, micro_batch) = (count("global_batch")?, count("micro_batch")?);
-    let job = Job { model: "gpt".to_owned(), architecture, parallel, batch, micro_batch, sequence, density: None };
+    let job = Job {
+        model: "gpt".to_owned(),
+        architecture,
+        parallel,
+        batch,
+        micro_batch,
+        sequence,
+        density: None,
+        predicted: None,
+        stage_layers: None,
+    };
     job.check().map_err(|error| Diagnostic::new(format!("{}:{}: {}", line.path, line.number, error.title())))?;
     Ok(Measured { job })
 }

@@ -106,3 +106,53 @@ fn plans_are_verified_on_numbers() {
     }
     assert!(refused("verify --arch bow --workload gpt13b-mlp").contains("multiply-accumulates"));
 }
+
+/// A layer of GPT-13B with embedding and logits, forward.
+fn layer(directory: &std::path::Path) -> String {
+    let output = rdusim("model gpt-13b --dtype fp16 --sequence 2048 --layers 1");
+    let path = directory.join("layer.toml");
+    std::fs::write(&path, output.stdout).expect("a file");
+    path.display().to_string()
+}
+
+#[test]
+fn a_layer_that_is_larger_than_the_tiles_streams_every_weight_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let workload = layer(directory.path());
+    let mut before: Option<f64> = None;
+    for io_tiles in [0, 64, 256] {
+        let run =
+            json(&format!("run --arch gc200 --workload {workload} --mode fused --set arch.tile.io_tiles={io_tiles}"));
+        let run = &run["runs"][0];
+        let (read, time) = (run["traffic"]["off_chip_read_bytes"].as_f64(), run["time_s"].as_f64());
+        // The layer's matrices, the table for the logits, and the rows that are looked up of both tables.
+        let (hidden, tokens, rows) = (5120.0, 2048.0, 50257.0);
+        let expected = 2.0 * (12.0 * hidden * hidden + 2.0 * tokens * hidden + rows * hidden);
+        let read = read.expect("bytes");
+        assert!((read / expected - 1.0).abs() < 0.02, "{read} read, {expected} expected");
+        let time = time.expect("seconds");
+        // The link alone takes so long, and what is hidden behind computation shortens the rest.
+        assert!(time >= read / 16e9);
+        if let Some(before) = before {
+            assert!(time < before, "{io_tiles} I/O tiles: {time}, {before} before");
+        }
+        before = Some(time);
+    }
+}
+
+#[test]
+fn a_softmax_larger_than_memory_runs_in_parts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let workload = layer(directory.path());
+    let run = json(&format!("run --arch gc200 --workload {workload} --mode fused"));
+    let stages = run["runs"][0]["sections"].as_array().expect("sections").iter();
+    let stages: Vec<&Value> = stages.filter_map(|section| section["stages"].as_array()).flatten().collect();
+    let of = |name: &str| {
+        let stage = stages.iter().find(|stage| stage["operators"][0] == name).expect("the stage");
+        stage["mapping"].as_str().expect("words").to_owned()
+    };
+    assert!(of("softmax").contains("parts"), "{}", of("softmax"));
+    let room = json(&format!("run --arch gc200 --workload {workload} --mode fused --set arch.tile.sram_bytes=4000000"));
+    assert_eq!(room["runs"][0]["traffic"]["off_chip_read_bytes"], 0);
+    assert!(room["runs"][0]["cycles"].as_u64() < run["runs"][0]["cycles"].as_u64());
+}

@@ -57,6 +57,7 @@ mod stopped;
 mod study;
 mod sums;
 mod tiers;
+mod tile_pods;
 mod timeout;
 mod trees;
 mod uncertainty;

@@ -25,7 +25,17 @@ fn small(parallel: &str, batch: u64) -> Job {
     let (gpt, _) = preset("gpt2-medium").expect("a preset");
     let architecture = Architecture { layers: 16, ..gpt };
     let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Job { model: "small".into(), architecture, parallel, batch, micro_batch: 1, sequence: 1024, density: None }
+    Job {
+        model: "small".into(),
+        architecture,
+        parallel,
+        batch,
+        micro_batch: 1,
+        sequence: 1024,
+        density: None,
+        predicted: None,
+        stage_layers: None,
+    }
 }
 
 fn rdusim(arguments: &[&str]) -> Output {

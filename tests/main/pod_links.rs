@@ -35,8 +35,17 @@ fn train(system: &System, parallel: &str) -> TrainingStep {
     let (gpt, _) = preset("gpt2-medium").expect("a preset");
     let architecture = Architecture { layers: 16, tied: false, ..gpt };
     let parallel = Parallel::parse(parallel).expect("a decomposition");
-    let job =
-        Job { model: "small".into(), architecture, parallel, batch: 8, micro_batch: 1, sequence: 1024, density: None };
+    let job = Job {
+        model: "small".into(),
+        architecture,
+        parallel,
+        batch: 8,
+        micro_batch: 1,
+        sequence: 1024,
+        density: None,
+        predicted: None,
+        stage_layers: None,
+    };
     let stack = system.stacks.iter().find(|stack| stack.kind == StackKind::Megatron).expect("a stack");
     step(system, stack, &job, Detail::Grouped).expect("a step")
 }

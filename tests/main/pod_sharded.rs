@@ -20,7 +20,17 @@ fn job(parallel: &str) -> Job {
     let (gpt, _) = preset("gpt2-medium").expect("a preset");
     let architecture = Architecture { layers: 16, tied: false, ..gpt };
     let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Job { model: "small".into(), architecture, parallel, batch: 32, micro_batch: 2, sequence: 1024, density: None }
+    Job {
+        model: "small".into(),
+        architecture,
+        parallel,
+        batch: 32,
+        micro_batch: 2,
+        sequence: 1024,
+        density: None,
+        predicted: None,
+        stage_layers: None,
+    }
 }
 
 fn run(parallel: &str) -> TrainingStep {

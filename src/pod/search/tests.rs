@@ -11,7 +11,17 @@ fn base(batch: u64, parallel: &str) -> Job {
     let (gpt, _) = preset("gpt2-medium").expect("a preset");
     let architecture = Architecture { layers: 8, ..gpt };
     let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Job { model: "small".into(), architecture, parallel, batch, micro_batch: 1, sequence: 1024, density: None }
+    Job {
+        model: "small".into(),
+        architecture,
+        parallel,
+        batch,
+        micro_batch: 1,
+        sequence: 1024,
+        density: None,
+        predicted: None,
+        stage_layers: None,
+    }
 }
 
 fn stack(system: &System, kind: StackKind) -> &Stack {
