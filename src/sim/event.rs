@@ -252,7 +252,7 @@ impl<'a> Engine<'a> {
                     .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
             }
         }
-        let mut tier_busy_cycles: Vec<u64> = self.tiers.iter().map(|t| to_cycles(t.busy)).collect();
+        let mut tier_busy_cycles: Vec<u64> = self.tiers.iter().map(|t| to_cycles(t.busy())).collect();
         for load in &self.section.prefetches {
             tier_busy_cycles[load.tier.index()] += self.chip.tier_rate(load.tier).cycles_for(load.moved_bytes);
         }

@@ -9,6 +9,7 @@ use crate::program::{BufferId, StageId, StreamId};
 
 use super::clock::Clock;
 use super::engine::{Engine, Event};
+use super::memory::Done;
 
 /// How far a run has come: positions and counters, which the rest does not depend on.
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ pub(super) struct Progress {
     expanded_elements: u64,
     simd_elements: IndexVec<StageId, u64>,
     streams: IndexVec<StreamId, StreamBytes>,
-    tiers_busy: Vec<Ticks>,
+    tiers_done: Vec<Done>,
     sent: Vec<Vec<(u64, u64)>>,
 }
 
@@ -60,7 +61,7 @@ impl Engine<'_> {
             expanded_elements: self.expanded_elements,
             simd_elements: self.simd_elements.clone(),
             streams: self.streams.clone(),
-            tiers_busy: self.tiers.iter().map(|tier| tier.busy).collect(),
+            tiers_done: self.tiers.iter().map(|tier| tier.done).collect(),
             sent: self.network.sent().to_vec(),
         }
     }
@@ -126,8 +127,9 @@ impl Engine<'_> {
         for tier in &mut self.tiers {
             tier.shift(time, urgency, &slots);
         }
-        for (tier, &before) in self.tiers.iter_mut().zip(&before.tiers_busy) {
-            repeat(&mut tier.busy, before, times);
+        for (tier, before) in self.tiers.iter_mut().zip(&before.tiers_done) {
+            repeat(&mut tier.done.bytes, before.bytes, times);
+            repeat(&mut tier.done.lost, before.lost, times);
         }
         for (stream, filling) in self.filling.ids().zip(self.filling.iter_mut()) {
             for (slot, first, through) in filling {

@@ -2,11 +2,9 @@
 
 use std::cell::Cell;
 
-use argmin::core::{CostFunction, Executor, State};
-use argmin::solver::neldermead::NelderMead;
-
 use super::published::PublishedSet;
 use super::run::simulate_set;
+use super::simplex::minimum;
 use crate::arch::{Chip, LargeTensors, Quality, Vendor};
 use crate::diagnostics::Diagnostic;
 
@@ -76,7 +74,6 @@ impl Parameters {
 
 struct Problem<'a> {
     sets: &'a [(PublishedSet, Chip)],
-    start: Vendor,
     evaluations: Cell<u64>,
 }
 
@@ -104,19 +101,8 @@ fn residuals(set: &PublishedSet, simulated: &[f64]) -> Vec<f64> {
     set.points.iter().zip(simulated).map(|(&(_, published), simulated)| (simulated / published).ln()).collect()
 }
 
-impl CostFunction for &Problem<'_> {
-    type Param = Vec<f64>;
-    type Output = f64;
-
-    fn cost(&self, logarithms: &Vec<f64>) -> Result<f64, argmin::core::Error> {
-        let parameters: Vec<f64> = logarithms.iter().map(|l| l.exp()).collect();
-        // Limits under which a point cannot be run are as bad as can be.
-        Ok(self.cost_of(&Parameters::vendor(&parameters, &self.start)).unwrap_or(f64::MAX))
-    }
-}
-
-/// Fits one set of limits to `sets`, each with its chip, from the limits of the first chip: a Nelder-Mead search over
-/// the logarithms of the parameters. The same input gives the same limits.
+/// Fits one set of limits to `sets`, each with its chip, from the limits of the first chip: a search by
+/// [`minimum`] over the logarithms of the parameters. The same input gives the same limits.
 ///
 /// # Errors
 /// No set, a chip without limits to start from, or a point that cannot be run.
@@ -126,7 +112,7 @@ pub fn fit(sets: &[(PublishedSet, Chip)], most_iterations: u64) -> Result<FitRep
         let title = format!("{} has no table `vendor` to start from", first.name);
         return Err(Diagnostic::new(title).with_help("add one with a guess for every field (docs/arch-format.md)"));
     };
-    let problem = Problem { sets, start, evaluations: Cell::new(0) };
+    let problem = Problem { sets, evaluations: Cell::new(0) };
     let before = problem.cost_of(&start)?;
     let center: Vec<f64> = Parameters::of(&start).iter().map(|value| value.ln()).collect();
     let corner = |axis: usize| {
@@ -135,15 +121,13 @@ pub fn fit(sets: &[(PublishedSet, Chip)], most_iterations: u64) -> Result<FitRep
         corner
     };
     let simplex: Vec<Vec<f64>> = std::iter::once(center.clone()).chain((0..center.len()).map(corner)).collect();
-    let failed = |error: argmin::core::Error| Diagnostic::new(format!("the fit failed: {error}"));
-    let solver = NelderMead::new(simplex).with_sd_tolerance(TOLERANCE).map_err(failed)?;
-    let result = Executor::new(&problem, solver)
-        .configure(|state| state.max_iters(most_iterations))
-        .timer(false)
-        .run()
-        .map_err(failed)?;
-    let best: Vec<f64> = result.state().get_best_param().unwrap_or(&center).iter().map(|l| l.exp()).collect();
-    let vendor = Parameters::vendor(&best, &start);
+    let limits = |logarithms: &[f64]| {
+        let values: Vec<f64> = logarithms.iter().map(|l| l.exp()).collect();
+        Parameters::vendor(&values, &start)
+    };
+    // Limits under which a point cannot be run are as bad as can be.
+    let cost = |logarithms: &[f64]| problem.cost_of(&limits(logarithms)).unwrap_or(f64::INFINITY);
+    let vendor = limits(&minimum(simplex, most_iterations, TOLERANCE, cost));
     let after = problem.cost_of(&vendor)?;
     let fitted = Parameters::FIELDS
         .into_iter()

@@ -14,6 +14,7 @@ mod published;
 mod run;
 mod score;
 mod serving;
+mod simplex;
 
 pub use analytic::analytic_sets;
 pub use data::{Target, is_of_a_system, is_of_serving, validate_data};

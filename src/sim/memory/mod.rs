@@ -47,6 +47,13 @@ fn milli_cycles(milli_cycles: u64) -> Ticks {
     cycles(milli_cycles).div_ceil(1000)
 }
 
+/// What the channels of a tier have done: bytes served, and ticks lost beside, of all channels added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    pub bytes: u64,
+    pub lost: Ticks,
+}
+
 /// One memory tier.
 #[derive(Debug)]
 pub(super) struct TierServer {
@@ -71,8 +78,8 @@ pub(super) struct TierServer {
     /// Next address of each stream.
     address: IndexVec<StreamId, u64>,
     in_order: IndexVec<StreamId, InOrder>,
-    /// Ticks that serving has taken, all channels together.
-    pub busy: Ticks,
+    /// What its channels have done.
+    pub done: Done,
     /// Channels that are due, and when.
     pub due: Vec<(usize, Ticks)>,
     /// What has become known of transfers.
@@ -124,7 +131,7 @@ impl TierServer {
             // Streams begin on different channels.
             address: (0..streams as u64).map(|stream| stream * stripe).collect(),
             in_order: (0..streams).map(|_| InOrder::default()).collect(),
-            busy: 0,
+            done: Done::default(),
             due: Vec::new(),
             arrivals: Vec::new(),
         }
@@ -133,6 +140,12 @@ impl TierServer {
     /// All tiers of a chip, idle.
     pub(super) fn all(chip: &Chip, streams: &IndexVec<StreamId, OffChip>) -> Vec<Self> {
         (0..chip.memory.len()).map(|t| Self::new(chip, TierId::from_index(t), streams)).collect()
+    }
+
+    /// Ticks that serving has taken, all channels together. Of all bytes at once: rounded part by part, small parts would add up to
+    /// more than the time in which they were served.
+    pub(super) fn busy(&self) -> Ticks {
+        self.rate.ticks(self.done.bytes, TICKS_PER_CYCLE) + self.done.lost / self.channels.len() as u64
     }
 
     /// When the last channel is through with what it serves.
@@ -289,11 +302,10 @@ impl TierServer {
         c.scheduled = None;
         let ended = c.serving.take();
         if let Some(Service { part, run_ticks, .. }) = ended {
-            self.busy += self.rate.ticks(part.bytes, TICKS_PER_CYCLE);
+            self.done.bytes += part.bytes;
             if self.penalties.are_any() {
                 self.remember(channel, part);
-                // One of all channels.
-                self.busy += part.inner_runs(part.bytes) * run_ticks / self.channels.len() as u64;
+                self.done.lost += part.inner_runs(part.bytes) * run_ticks;
             }
             let row = &mut self.under_way[part.row];
             row.left_bytes -= part.bytes;
@@ -335,8 +347,7 @@ impl TierServer {
         let jump = if recent.goes_on(&part) { 0 } else { run_ticks };
         let turns = recent.turns(self.penalties.write_batch_bytes, self.writes[part.transfer.stream]);
         let lost = jump + if turns { milli_cycles(self.penalties.turn_milli_cycles) } else { 0 };
-        // One of all channels.
-        self.busy += lost / self.channels.len() as u64;
+        self.done.lost += lost;
         lost
     }
 

@@ -62,35 +62,37 @@ pub(super) trait Sink {
     fn entry(&mut self, row: u64, column: u64, magnitude: f64) -> Result<(), ReadError>;
 }
 
-/// Keeps every block with something other than zero in it.
+/// Keeps every block with something other than zero in it. The mask is made when there is something to keep: a file that claims a
+/// large matrix and holds nothing takes no memory.
 pub(super) struct NonZeros<'a> {
     wanted: &'a MatrixRequest<'a>,
+    shape: (u64, u64),
     mask: Option<BlockMask>,
 }
 
 impl<'a> NonZeros<'a> {
     pub(super) fn new(wanted: &'a MatrixRequest<'a>) -> Self {
-        Self { wanted, mask: None }
+        Self { wanted, shape: (0, 0), mask: None }
     }
 
     pub(super) fn finish(self) -> Result<BlockMask, ReadError> {
-        let mask = self.mask.filter(|mask| mask.kept_blocks() > 0);
-        mask.ok_or_else(|| ReadError::new("every element is zero: nothing would be kept"))
+        self.mask.ok_or_else(|| ReadError::new("every element is zero: nothing would be kept"))
     }
 }
 
 impl Sink for NonZeros<'_> {
     fn shape(&mut self, rows: u64, columns: u64) -> Result<(), ReadError> {
-        let (rows, columns) = self.wanted.oriented(rows, columns)?;
-        self.mask = Some(BlockMask::empty(rows, columns, self.wanted.block));
+        self.shape = self.wanted.oriented(rows, columns)?;
         Ok(())
     }
 
     fn entry(&mut self, row: u64, column: u64, magnitude: f64) -> Result<(), ReadError> {
         // What is not a number is not zero either.
-        if let Some(mask) = self.mask.as_mut().filter(|_| magnitude > 0.0 || magnitude.is_nan()) {
+        if magnitude > 0.0 || magnitude.is_nan() {
+            let ((rows, columns), block) = (self.shape, self.wanted.block);
+            let mask = self.mask.get_or_insert_with(|| BlockMask::empty(rows, columns, block));
             let (k, n) = if self.wanted.transpose { (column, row) } else { (row, column) };
-            mask.keep(k / self.wanted.block.0, n / self.wanted.block.1);
+            mask.keep(k / block.0, n / block.1);
         }
         Ok(())
     }
@@ -168,5 +170,21 @@ impl Sink for Magnitudes<'_> {
         let sum = &mut self.sums[at as usize];
         *sum = (*sum + magnitude as f32).min(f32::MAX);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_takes_no_memory_until_there_is_something_to_keep() {
+        let wanted = MatrixRequest { key: None, shape: None, block: (1, 1), density: None, transpose: false };
+        let mut sink = NonZeros::new(&wanted);
+        sink.shape(1 << 31, 1).unwrap();
+        sink.entry(7, 0, 0.0).unwrap();
+        assert!(sink.mask.is_none());
+        sink.entry(9, 0, 1.0).unwrap();
+        assert!(sink.finish().unwrap().is_kept(9, 0));
     }
 }
