@@ -2,6 +2,7 @@
 //!
 //! The lists are what the stack's source launches; bytes are those of its operands, elements of 2 bytes, masks of 1.
 
+use super::context::Context;
 use super::parallel::Job;
 use super::system::StackKind;
 use crate::gpu::{AttentionCall, KernelCall};
@@ -32,13 +33,21 @@ struct Shape {
     head_dim: u64,
     inner: u64,
     sequences: u64,
+    /// Of attention: steps one after the other, the tokens of each, and its heads.
+    steps: u64,
     sequence: u64,
+    own_heads: u64,
+    own_kv_heads: u64,
 }
 
 impl Shape {
     fn new(job: &Job) -> Self {
         let (a, t) = (&job.architecture, job.parallel.tp);
-        let rows = job.micro_batch * job.sequence;
+        let rows = job.micro_batch * job.tokens();
+        let (ring, shared) = match job.parallel.context {
+            Context::Ring => (job.parallel.cp, 1),
+            Context::Ulysses => (1, job.parallel.cp),
+        };
         Self {
             rows,
             own_rows: if job.parallel.sp { rows / t } else { rows },
@@ -48,7 +57,10 @@ impl Shape {
             head_dim: a.hidden / a.heads,
             inner: a.feed_forward / t,
             sequences: job.micro_batch,
-            sequence: job.sequence,
+            steps: ring,
+            sequence: job.sequence / ring,
+            own_heads: a.heads / t / shared,
+            own_kv_heads: a.kv_heads / t / shared,
         }
     }
 
@@ -63,7 +75,7 @@ impl Shape {
 
     /// One for each head of each sequence.
     fn of_heads(&self, m: u64, n: u64, k: u64) -> KernelCall {
-        KernelCall::Product { dtype: Dtype::Bf16, count: self.sequences * self.heads, shape: (m, n, k) }
+        KernelCall::Product { dtype: Dtype::Bf16, count: self.sequences * self.own_heads, shape: (m, n, k) }
     }
 
     /// Moves `bytes` for each of rows x columns elements.
@@ -74,13 +86,13 @@ impl Shape {
 
     /// On the scores.
     fn on_scores(&self, bytes: u64) -> KernelCall {
-        Self::stream(self.sequences * self.heads * self.sequence, self.sequence, bytes)
+        Self::stream(self.sequences * self.own_heads * self.sequence, self.sequence, bytes)
     }
 
     fn attention(&self, flash: bool) -> Vec<KernelCall> {
         let (s, d) = (self.sequence, self.head_dim);
         if flash {
-            return vec![KernelCall::Attention { call: self.call(), gradient: false }];
+            return self.around(false);
         }
         vec![
             self.of_heads(s, s, d),
@@ -95,7 +107,7 @@ impl Shape {
     fn attention_gradient(&self, flash: bool) -> Vec<KernelCall> {
         let (s, d) = (self.sequence, self.head_dim);
         if flash {
-            return vec![KernelCall::Attention { call: self.call(), gradient: true }];
+            return self.around(true);
         }
         vec![
             Self::stream(self.rows, self.heads * d, 4),
@@ -109,16 +121,30 @@ impl Shape {
         ]
     }
 
+    /// The steps of fused attention. What each gives is added to what those before have given, weighted by their sums.
+    fn around(&self, gradient: bool) -> Vec<KernelCall> {
+        let step = KernelCall::Attention { call: self.call(), gradient };
+        let columns = if gradient { self.packed() } else { self.heads * self.head_dim };
+        let added = Self::stream(self.rows, columns, 6);
+        let behind = (1..self.steps).flat_map(|_| [step, added]);
+        std::iter::once(step).chain(behind).collect()
+    }
+
     fn call(&self) -> AttentionCall {
         AttentionCall {
             dtype: Dtype::Bf16,
             batch: self.sequences,
             tokens: self.sequence,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
+            heads: self.own_heads,
+            kv_heads: self.own_kv_heads,
             head_dim: self.head_dim,
         }
     }
+}
+
+/// A step of a layer's attention, forward or backward: what exchanges between chips hide behind.
+pub(super) fn attention_step(job: &Job, gradient: bool) -> KernelCall {
+    KernelCall::Attention { call: Shape::new(job).call(), gradient }
 }
 
 /// A layer.

@@ -37,13 +37,13 @@ impl Memory {
 /// products; and of scores, their softmax and its dropout.
 fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let (a, t) = (&job.architecture, job.parallel.tp);
-    let sbh = job.sequence * job.micro_batch * a.hidden;
+    let sbh = job.tokens() * job.micro_batch * a.hidden;
     // 34 with a feed-forward block of four times the width: 18 and 4 a unit of its width (Megatron-LM).
-    let wide = 4 * job.sequence * job.micro_batch * a.feed_forward;
+    let wide = 4 * job.tokens() * job.micro_batch * a.feed_forward;
     let whole = 18 * sbh + wide;
     let kept = if job.parallel.sp { whole / t } else { 10 * sbh + (whole - 10 * sbh) / t };
     // Saturates where no memory would do.
-    let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence as f64).powi(2)) as u64;
+    let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence * job.tokens()) as f64) as u64;
     (kept, if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 })
 }
 
@@ -53,7 +53,7 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let parameters = job.stage_parameters(stage);
     let held = held(p.schedule, (stage, p.pp), job.micro_batches());
     let (kept, scores) = layer_bytes(job, stack);
-    let sbh = job.sequence * job.micro_batch * job.architecture.hidden;
+    let sbh = job.tokens() * job.micro_batch * job.architecture.hidden;
     let input = 2 * sbh / if p.sp { p.tp } else { 1 };
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
     let mut activations = match p.recompute {
@@ -63,8 +63,8 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     };
     if stage + 1 == p.pp {
         // Logits in 2 bytes and in fp32.
-        let logits =
-            (job.predicted_tokens() * job.micro_batch).saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
+        let logits = (job.predicted_tokens() / p.cp * job.micro_batch)
+            .saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
         activations = activations.saturating_add(logits);
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
@@ -76,10 +76,17 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
         gradients: (2 * parameters).div_ceil(of_gradients),
         optimizer: if p.offload { 0 } else { (12 * parameters).div_ceil(of_state) },
         activations,
-        buffers: between + if p.tp > 1 { 2 * sbh } else { 0 } + whole_units(job, stage),
+        buffers: between + if p.tp > 1 { 2 * sbh } else { 0 } + whole_units(job, stage) + around(job),
         held,
         stage,
     }
+}
+
+/// Bytes of keys and values, with their gradients, that come around from other chips while their own are read.
+fn around(job: &Job) -> u64 {
+    let (a, p) = (&job.architecture, &job.parallel);
+    let columns = a.hidden / a.heads * a.kv_heads / p.tp;
+    if p.cp > 1 { 2 * 2 * 4 * job.micro_batch * job.tokens() * columns } else { 0 }
 }
 
 /// Bytes of a stage's activations that wait for their backward pass while another micro-batch is computed.
@@ -93,7 +100,7 @@ pub(super) fn waiting(job: &Job, stack: StackKind, stage: u64) -> u64 {
 pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
     let p = &job.parallel;
     let (kept, scores) = layer_bytes(job, stack);
-    let input = 2 * job.sequence * job.micro_batch * job.architecture.hidden / if p.sp { p.tp } else { 1 };
+    let input = 2 * job.tokens() * job.micro_batch * job.architecture.hidden / if p.sp { p.tp } else { 1 };
     let each = match p.recompute {
         Recompute::None => kept.saturating_add(scores),
         Recompute::Selective => kept,
@@ -161,7 +168,7 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
         changed
     };
     let zero = |stage: u64, what: &str| {
-        let cheaper = p.dp > 1 && p.zero < stage;
+        let cheaper = p.replicas() > 1 && p.zero < stage;
         cheaper.then(|| (format!("zero={stage} ({what} over the replicas)"), with(&|job| job.parallel.zero = stage)))
     };
     if let Some((what, changed)) = zero(1, "the optimiser's state") {
@@ -230,7 +237,7 @@ fn together(list: &mut Vec<String>, job: &Job, consider: &dyn Fn(&mut Vec<String
             continue;
         }
         let all = |job: &mut Job| {
-            let zero = if job.parallel.dp > 1 { stage } else { job.parallel.zero };
+            let zero = if job.parallel.replicas() > 1 { stage } else { job.parallel.zero };
             (job.parallel.zero, job.parallel.recompute) = (zero, Recompute::Full);
             (job.micro_batch, job.parallel.sp) = (1, job.parallel.tp > 1);
         };

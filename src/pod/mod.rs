@@ -5,6 +5,7 @@
 //! `docs/pods.md` has the rules of overlap.
 
 mod collective;
+mod context;
 mod dragonfly;
 mod engine;
 mod goodput;
@@ -24,6 +25,7 @@ mod tiles;
 mod training;
 
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
+pub use context::Context;
 pub use dragonfly::Dragonfly;
 pub use engine::{
     Actor, Collective, Passes, Plan, Reduction, ReductionPhase, Simulated, Span, SpanKind, Spent, Stream, Unit,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::context::{self, Context};
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
 use crate::model::{Activation, Architecture, Norm, Position};
@@ -53,6 +54,10 @@ pub struct Parallel {
     pub pp: u64,
     /// Replicas.
     pub dp: u64,
+    /// Chips of a tensor rank that share the tokens of a sequence.
+    pub cp: u64,
+    /// How they do.
+    pub context: Context,
     /// Norms and dropout are divided along the sequence (Korthikanti et al., 2022).
     pub sp: bool,
     /// Order of micro-batches.
@@ -76,6 +81,8 @@ impl Default for Parallel {
             tp: 1,
             pp: 1,
             dp: 1,
+            cp: 1,
+            context: Context::Ring,
             sp: false,
             schedule: Schedule::OneForwardOneBackward,
             recompute: Recompute::None,
@@ -142,13 +149,19 @@ impl Parallel {
                     let found = Self::ORDERS.iter().position(|order| *order == value);
                     parallel.stages_adjacent = found.ok_or_else(|| refuse(key, value, "tp-dp-pp or tp-pp-dp"))? == 1;
                 }
-                "cp" | "ep" | "seq_chunks" if count()? == 1 => {}
-                "cp" | "ep" | "seq_chunks" => {
+                "cp" => parallel.cp = count()?,
+                "context" => {
+                    let found = Context::NAMES.iter().find(|(name, _)| *name == value);
+                    parallel.context = found.ok_or_else(|| refuse(key, value, "ring or ulysses"))?.1;
+                }
+                "ep" | "seq_chunks" if count()? == 1 => {}
+                "ep" | "seq_chunks" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }
                 _ => {
                     let title = format!("`--parallel`: unknown key {key:?}");
-                    let keys = "keys are tp, pp, dp, sp, schedule, recompute, zero, prefetch, offload and order";
+                    let keys =
+                        "keys are tp, pp, dp, cp, context, sp, schedule, recompute, zero, prefetch, offload and order";
                     return Err(Diagnostic::new(title).with_help(keys));
                 }
             }
@@ -158,12 +171,17 @@ impl Parallel {
 
     /// Chips of the decomposition.
     pub fn chips(&self) -> u64 {
-        self.tp.saturating_mul(self.pp).saturating_mul(self.dp)
+        self.tp.saturating_mul(self.pp).saturating_mul(self.dp).saturating_mul(self.cp)
+    }
+
+    /// Chips of a stage and tensor rank: all have its weights, and add up their gradients.
+    pub fn replicas(&self) -> u64 {
+        self.dp.saturating_mul(self.cp)
     }
 
     /// Replicas that share out the optimiser's state, gradients and weights.
     pub fn sharding(&self) -> [u64; 3] {
-        [1, 2, 3].map(|stage| if self.zero >= stage { self.dp } else { 1 })
+        [1, 2, 3].map(|stage| if self.zero >= stage { self.replicas() } else { 1 })
     }
 
     /// What lies with the host, as on the command line.
@@ -181,7 +199,7 @@ impl Parallel {
 
     /// Whether replicas gather weights or scatter gradients during the passes.
     pub fn shards_passes(&self) -> bool {
-        self.zero >= 2 && self.dp > 1
+        self.zero >= 2 && self.replicas() > 1
     }
 
     /// Numberings of chips, the fastest index first, as on the command line.
@@ -192,9 +210,9 @@ impl Parallel {
         Self::ORDERS[usize::from(self.stages_adjacent)]
     }
 
-    /// The chip of a place.
+    /// The chip of a place; of the replicas the chips of a sequence are neighbours.
     pub fn chip(&self, stage: u64, replica: u64, rank: u64) -> u64 {
-        let place = if self.stages_adjacent { replica * self.pp + stage } else { stage * self.dp + replica };
+        let place = if self.stages_adjacent { replica * self.pp + stage } else { stage * self.replicas() + replica };
         place * self.tp + rank
     }
 }
@@ -299,6 +317,11 @@ impl Job {
         Ok(())
     }
 
+    /// Tokens of a sequence on a chip.
+    pub fn tokens(&self) -> u64 {
+        self.sequence / self.parallel.cp
+    }
+
     /// Micro-batches of a replica.
     pub fn micro_batches(&self) -> u64 {
         self.batch / self.parallel.dp / self.micro_batch
@@ -319,6 +342,7 @@ impl Job {
             return Err(Diagnostic::new(format!("{}: only GPT, Llama and BERT layers are modelled", self.model)));
         }
         self.check_stages()?;
+        context::check(self)?;
         let most = [
             ("hidden", a.hidden, 1 << 18),
             ("feed-forward width", a.feed_forward, 1 << 20),
@@ -359,8 +383,9 @@ impl Job {
                 format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
             return Err(Diagnostic::new(title).with_help("change `--batch`, `--micro-batch`, dp or pp"));
         }
-        if p.schedule == Schedule::PipeDream && p.dp > 1 {
-            let title = format!("pipedream updates after every micro-batch: dp is {}, only 1 is modelled", p.dp);
+        if p.schedule == Schedule::PipeDream && p.replicas() > 1 {
+            let title =
+                format!("pipedream updates after every micro-batch: dp x cp is {}, only 1 is modelled", p.replicas());
             return Err(Diagnostic::new(title).with_help("use more stages, or schedule=1f1b"));
         }
         if p.schedule == Schedule::PipeDream && p.pp > 1 && a.tied {
@@ -368,8 +393,9 @@ impl Job {
             let help = "only models with an output matrix of their own are modelled with pipedream; use schedule=1f1b";
             return Err(Diagnostic::new(title).with_help(help));
         }
-        if p.sp && (p.tp == 1 || !self.sequence.is_multiple_of(p.tp)) {
-            let title = format!("sp = 1 needs tp above 1 that divides the {} tokens of a sequence", self.sequence);
+        if p.sp && (p.tp == 1 || !self.tokens().is_multiple_of(p.tp)) {
+            let title =
+                format!("sp = 1 needs tp above 1 that divides the {} tokens of a sequence on a chip", self.tokens());
             return Err(Diagnostic::new(title));
         }
         Ok(())

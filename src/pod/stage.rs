@@ -1,6 +1,7 @@
 //! Seconds of the passes of a part of the model on one chip, from the chip's own simulation, and of the collectives in them.
 
 use super::collective::{Call, CollectiveKind, plan};
+use super::context::{Context, ContextComm};
 use super::graph::{self, Piece};
 use super::kernels;
 use super::network::Network;
@@ -24,6 +25,8 @@ pub(super) struct Pass {
     pub recompute: f64,
     /// Collectives of the tensor group.
     pub tensor_comm: f64,
+    /// What chips that share a sequence exchange and does not hide.
+    pub context_comm: f64,
     /// Waiting for the host to launch what follows.
     pub waiting: f64,
 }
@@ -42,6 +45,7 @@ impl Pass {
             compute: self.compute * n,
             recompute: self.recompute * n,
             tensor_comm: self.tensor_comm * n,
+            context_comm: self.context_comm * n,
             waiting: self.waiting * n,
         }
     }
@@ -53,13 +57,14 @@ impl Pass {
             compute: self.compute + other.compute,
             recompute: self.recompute + other.recompute,
             tensor_comm: self.tensor_comm + other.tensor_comm,
+            context_comm: self.context_comm + other.context_comm,
             waiting: self.waiting + other.waiting,
         }
     }
 
     /// Seconds on the chip.
     pub(super) fn seconds(&self) -> f64 {
-        self.compute + self.recompute + self.tensor_comm + self.waiting
+        self.compute + self.recompute + self.tensor_comm + self.context_comm + self.waiting
     }
 
     /// The same with what the chip waits for if the host takes `host` seconds to launch it: the host runs ahead where the
@@ -96,7 +101,7 @@ pub(super) struct Pieces {
     pub received: f64,
 }
 
-/// Tensor collectives of a micro-batch.
+/// Collectives of a micro-batch between the chips that share its layers or its tokens.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TensorComm {
     /// Seconds of those of a layer's forward pass.
@@ -117,21 +122,24 @@ pub(super) struct TensorComm {
     pub received: f64,
     /// Its bytes by level.
     pub received_by_level: Vec<u64>,
+    /// What chips that share a sequence exchange in a layer.
+    pub context: ContextComm,
 }
 
-/// The collectives of the tensor groups of the first stage, all at the same time.
+/// The collectives of the tensor groups of the first stage, all at the same time, and of those that share a sequence.
 ///
 /// # Errors
 /// No protocol of the stack's library does them.
 pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorComm, Diagnostic> {
     let p = &job.parallel;
+    let context = ContextComm::new(system, job);
     if p.tp < 2 {
-        return Ok(TensorComm::default());
+        return Ok(TensorComm { context, ..TensorComm::default() });
     }
     let groups: Vec<Vec<u64>> =
-        (0..p.dp).map(|replica| (0..p.tp).map(|rank| p.chip(0, replica, rank)).collect()).collect();
+        (0..p.replicas()).map(|replica| (0..p.tp).map(|rank| p.chip(0, replica, rank)).collect()).collect();
     let network = Network::new(system);
-    let bytes = job.micro_batch * job.sequence * job.architecture.hidden * 2;
+    let bytes = job.micro_batch * job.tokens() * job.architecture.hidden * 2;
     let run = |kind| plan(&network, &system.protocols, &stack.library, None, &Call { kind, groups: &groups, bytes });
     let all = run(CollectiveKind::AllReduce)?;
     if !p.sp {
@@ -148,6 +156,7 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
             backward_ratio: 1.0,
             received: received.as_ref().map_or(0.0, |gather| gather.seconds),
             received_by_level: received.map_or_else(Vec::new, |gather| gather.by_level()),
+            context,
         });
     }
     let (gather, scatter) = (run(CollectiveKind::AllGather)?, run(CollectiveKind::ReduceScatter)?);
@@ -163,6 +172,7 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
         launches: 4,
         by_level,
         backward_ratio: 1.5,
+        context,
         ..TensorComm::default()
     })
 }
@@ -181,6 +191,10 @@ pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorCom
 /// What the chip's simulation refuses.
 pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
     match &system.chip {
+        AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.parallel.cp > 1 => {
+            let title = format!("cp = {}: sequences are shared between GPUs only", job.parallel.cp);
+            Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
+        }
         AnyChip::Bsp(chip) => tiles::pieces(chip, stack, job),
         AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.architecture.post_norm => {
             let title =
@@ -213,6 +227,10 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
     if job.density.is_some() {
         return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
     }
+    if job.parallel.cp > 1 && job.parallel.context == Context::Ring && stack.kind != StackKind::Flash {
+        let title = format!("keys and values go around fused attention only, which {} has not", stack.kind.name());
+        return Err(Diagnostic::new(title).with_help("use `--stack flash`, or context=ulysses"));
+    }
     let gap = gpu.launch.gap_us / 1e6;
     let seconds = |calls: &[KernelCall]| -> Result<f64, Diagnostic> {
         let times =
@@ -224,16 +242,26 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
     let layer = kernels::layer(job, stack.kind);
     let forward_s = seconds(&layer.forward)?;
     let attention_s = seconds(&layer.attention)?;
-    let (again, again_kernels, again_comm, again_launches) = match job.parallel.recompute {
-        Recompute::None => (0.0, 0, 0.0, 0),
-        Recompute::Selective => (attention_s, layer.attention.len(), 0.0, 0),
-        Recompute::Full => (forward_s, layer.forward.len(), comm.forward, comm.launches),
+    let exchanged = |is_backward: bool| -> Result<f64, Diagnostic> {
+        let step = seconds(&[kernels::attention_step(job, is_backward)])?;
+        Ok(comm.context.exposed(is_backward, step))
     };
-    let forward = Pass { compute: forward_s, tensor_comm: comm.forward, ..Pass::default() };
+    let context_comm = [exchanged(false)?, exchanged(true)?];
+    let exchanges = [comm.context.launches(false), comm.context.launches(true)];
+    let forward =
+        Pass { compute: forward_s, tensor_comm: comm.forward, context_comm: context_comm[0], ..Pass::default() };
     let [gathers, scatters] = job.parallel.sharding_launches();
-    let forward = forward.launched(forward_host(layer.forward.len() as u64 + comm.launches + gathers));
-    let again = Pass { recompute: again, tensor_comm: again_comm, ..Pass::default() };
-    let again = again.launched(forward_host(again_kernels as u64 + again_launches));
+    let launches = layer.forward.len() as u64 + comm.launches + exchanges[0];
+    let (again, again_launches) = match job.parallel.recompute {
+        Recompute::None => (Pass::default(), 0),
+        Recompute::Selective => {
+            let again = Pass { recompute: attention_s, context_comm: context_comm[0], ..Pass::default() };
+            (again, layer.attention.len() as u64 + exchanges[0])
+        }
+        Recompute::Full => (Pass { compute: 0.0, recompute: forward_s, ..forward }, launches),
+    };
+    let forward = forward.launched(forward_host(launches + gathers));
+    let again = again.launched(forward_host(again_launches));
     let is_split = job.parallel.schedule == Schedule::ZeroBubble;
     // What a backward pass computes, in how many launches, and its pass for gradients of weights.
     let parts = |passes: &kernels::Passes| -> Result<(f64, u64, Pass), Diagnostic> {
@@ -246,8 +274,9 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
         Ok(((all - compute).max(0.0), launches - of_weights, weights))
     };
     let (compute, launches, weights) = parts(&layer)?;
-    let backward = Pass { compute, tensor_comm: comm.backward, ..Pass::default() };
-    let backward = again.plus(backward.launched(backward_host(launches + comm.launches + scatters)));
+    let backward = Pass { compute, tensor_comm: comm.backward, context_comm: context_comm[1], ..Pass::default() };
+    let launches = launches + comm.launches + exchanges[1] + scatters;
+    let backward = again.plus(backward.launched(backward_host(launches)));
     let plain = |passes: &kernels::Passes, forward_comm: f64, backward_comm: f64| -> Result<PieceTime, Diagnostic> {
         let pass = |calls: &[KernelCall], comm: f64, host: f64| -> Result<Pass, Diagnostic> {
             Ok(Pass { compute: seconds(calls)?, tensor_comm: comm, ..Pass::default() }.launched(host))

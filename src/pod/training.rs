@@ -35,6 +35,8 @@ pub struct StepTime {
     pub recompute: f64,
     /// Tensor collectives.
     pub tensor_comm: f64,
+    /// What chips that share a sequence exchange.
+    pub context_comm: f64,
     /// Transfers between stages that it waits for.
     pub pipeline_comm: f64,
     /// Waiting for other stages.
@@ -85,7 +87,9 @@ pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result
     let chips = job.parallel.chips();
     if chips > system.most_chips() {
         let title = format!("{chips} chips are asked for, {} has at most {}", system.name, system.most_chips());
-        return Err(Diagnostic::new(title).with_help("chips are tp x pp x dp; the system file's levels say how many"));
+        return Err(
+            Diagnostic::new(title).with_help("chips are tp x pp x dp x cp; the system file's levels say how many")
+        );
     }
     let comm = tensor_comm(system, stack, job)?;
     let pieces = pieces(system, stack, job, &comm)?;
@@ -171,7 +175,8 @@ pub(super) fn update_seconds(
 pub(super) fn hops(system: &System, stack: &Stack, job: &Job) -> Vec<f64> {
     let p = &job.parallel;
     let builder = Builder { system, stack, job, pieces: Pieces::default(), network: Network::new(system) };
-    let chips: Vec<(u64, u64)> = (0..p.dp).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
+    let chips: Vec<(u64, u64)> =
+        (0..p.replicas()).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
     let message_us = system.levels.iter().map(|level| level.message_us).fold(f64::INFINITY, f64::min);
     let hop = |stage: u64| {
         let demand = builder.transfer((stage, (stage + 1) % p.pp), &chips);
@@ -245,7 +250,7 @@ impl Builder<'_> {
     /// The demand of transfers of all chips of a stage, or of one of them, to the next stage or the one before.
     fn transfer(&self, (from, to): (u64, u64), chips: &[(u64, u64)]) -> Demand {
         let p = &self.job.parallel;
-        let whole = 2 * self.job.micro_batch * self.job.sequence * self.job.architecture.hidden;
+        let whole = 2 * self.job.micro_batch * self.job.tokens() * self.job.architecture.hidden;
         let is_part = p.sp || self.stack.scatter_gather;
         let bytes = if is_part { whole.div_ceil(p.tp) } else { whole };
         let mut demand = Demand::default();
@@ -258,7 +263,7 @@ impl Builder<'_> {
     fn plan(&self, detail: Detail, micro: u64) -> Result<(Plan, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let everyone: Vec<(u64, u64)> =
-            (0..p.dp).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
+            (0..p.replicas()).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
         let sets: Vec<Vec<(u64, u64)>> = match detail {
             Detail::Grouped => vec![everyone],
             Detail::Flat => everyone.into_iter().map(|chip| vec![chip]).collect(),
@@ -322,14 +327,14 @@ impl Builder<'_> {
     /// The replicas of each of these tensor ranks of a stage.
     fn replicas(&self, stage: u64, ranks: &[u64]) -> Vec<Vec<u64>> {
         let p = &self.job.parallel;
-        ranks.iter().map(|&rank| (0..p.dp).map(|replica| p.chip(stage, replica, rank)).collect()).collect()
+        ranks.iter().map(|&rank| (0..p.replicas()).map(|replica| p.chip(stage, replica, rank)).collect()).collect()
     }
 
     /// Reductions of gradients over the replicas, and of the token table between the stages that have it; bytes by level.
     fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
-        for stage in (0..p.pp).filter(|_| p.dp > 1) {
+        for stage in (0..p.pp).filter(|_| p.replicas() > 1) {
             let size = 2 * self.job.stage_parameters(stage);
             let kinds: &[CollectiveKind] = match p.zero {
                 0 => &[CollectiveKind::AllReduce],
@@ -381,13 +386,14 @@ impl Builder<'_> {
         }
         let s = |ns: u64| ns as f64 / 1e9;
         // What is left after rounding to nanoseconds goes to computing, so that all adds up.
-        let compute = s(spent.work) - all.recompute - all.tensor_comm - all.waiting;
+        let compute = s(spent.work) - all.recompute - all.tensor_comm - all.context_comm - all.waiting;
         let updates = if p.schedule == Schedule::PipeDream { micro } else { 1 };
         let offload = s(ns(self.offload(stage as u64).unwrap_or(0.0)) * updates);
         let time = StepTime {
             compute,
             recompute: all.recompute,
             tensor_comm: all.tensor_comm,
+            context_comm: all.context_comm,
             pipeline_comm: s(spent.transfer),
             bubble: s(spent.bubble),
             data_comm: s(spent.reduce),
@@ -443,6 +449,7 @@ impl Builder<'_> {
     fn traffic(&self, comm: &TensorComm, reduce: &[u64], period: &Period, streams: &[u64]) -> Vec<(String, u64)> {
         let (job, p) = (self.job, &self.job.parallel);
         let again = if p.recompute == super::parallel::Recompute::Full { 1.0 } else { 0.0 };
+        let attended_again = if p.recompute == super::parallel::Recompute::None { 0.0 } else { 1.0 };
         let passes = 1.0 + comm.backward_ratio + again;
         let layers = (job.architecture.layers * job.micro_batches()) as f64;
         let of_level = |list: &[u64], level: usize| list.get(level).copied().unwrap_or(0);
@@ -452,12 +459,14 @@ impl Builder<'_> {
         levels
             .map(|(at, level)| {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
+                let [forward, backward] = [0, 1].map(|pass| of_level(&comm.context.by_level[pass], at) as f64);
+                let attended = layers * (forward * (1.0 + attended_again) + backward);
                 // Of the embedding's output, and of the gradient of what the logits read.
                 let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at)
                     + received * of_level(&comm.received_by_level, at);
                 let sharded = of_level(streams, at);
                 let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);
-                (level.name.clone(), tensor.round() as u64 + rest)
+                (level.name.clone(), tensor.round() as u64 + attended.round() as u64 + rest)
             })
             .collect()
     }

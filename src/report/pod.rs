@@ -23,7 +23,11 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("tensor_comm_exposed", "tensor collectives", time.tensor_comm),
         ("pipeline_comm_exposed", "transfers between stages", time.pipeline_comm),
         ("expert_comm_exposed", "", 0.0),
-        ("context_comm_exposed", "", 0.0),
+        (
+            "context_comm_exposed",
+            if time.context_comm > 0.0 { "exchanges between the chips of a sequence" } else { "" },
+            time.context_comm,
+        ),
         ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
         ("data_comm_exposed", "reducing gradients", time.data_comm),
         ("optimizer", "optimiser", time.optimizer),
@@ -100,7 +104,7 @@ impl ParallelEntry {
             tp: p.tp,
             pp: p.pp,
             dp: p.dp,
-            cp: 1,
+            cp: p.cp,
             ep: 1,
             sp: u64::from(p.sp),
             schedule: p.schedule.name(),
@@ -195,13 +199,14 @@ impl PodReport<'_> {
     pub fn table(&self) -> String {
         let (job, step, p) = (self.job, self.step, &self.job.parallel);
         let mut text = format!(
-            "{} on {} chips of {}: tp {} x pp {} x dp {}{}, schedule {}, recompute {}, zero {}{}\n",
+            "{} on {} chips of {}: tp {} x pp {} x dp {}{}{}, schedule {}, recompute {}, zero {}{}\n",
             job.model,
             p.chips(),
             self.system.name,
             p.tp,
             p.pp,
             p.dp,
+            if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() },
             if p.sp { ", sequence parallel" } else { "" },
             p.schedule.name(),
             p.recompute.name(),

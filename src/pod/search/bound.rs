@@ -94,26 +94,31 @@ impl<'s> Bounds<'s> {
             launches: p.sharding_launches(),
             is_split: p.schedule == Schedule::ZeroBubble,
             compiled: if is_gpu { (0, 0) } else { (job.layers_of_part(), job.micro_batches()) },
-            dp: if exposed && is_gpu && p.tp > 1 { p.dp } else { 0 },
+            dp: if exposed && is_gpu && p.tp * p.cp > 1 { p.replicas() } else { 0 },
         }
     }
 
     fn comm_key(job: &Job) -> CommKey {
-        (job.parallel.tp, if job.parallel.tp > 1 { job.parallel.dp } else { 0 }, job.micro_batch, job.parallel.sp)
+        (
+            job.parallel.tp,
+            if job.parallel.tp > 1 || job.parallel.cp > 1 { job.parallel.replicas() } else { 0 },
+            job.micro_batch,
+            job.parallel.sp,
+        )
     }
 
     fn hop_key(job: &Job) -> HopKey {
         let p = &job.parallel;
-        (p.tp, p.dp, p.pp, job.micro_batch, p.sp)
+        (p.tp, p.replicas(), p.pp, job.micro_batch, p.sp)
     }
 
     /// Collectives of replicas in a step, with how often each is done: those of streams, and those after the last pass.
     fn reductions(job: &Job) -> (Repeated, Repeated) {
         let p = &job.parallel;
-        let key = |kind, parameters: u64| (p.tp, p.dp, 2 * parameters, kind);
+        let key = |kind, parameters: u64| (p.tp, p.replicas(), 2 * parameters, kind);
         let stage = job.stage_parameters(0);
         let after: &[CollectiveKind] = match p.zero {
-            _ if p.dp < 2 => &[],
+            _ if p.replicas() < 2 => &[],
             0 => &[CollectiveKind::AllReduce],
             1 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
             2 => &[CollectiveKind::AllGather],

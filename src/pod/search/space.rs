@@ -96,7 +96,7 @@ impl Search<'_> {
         let mut list = Vec::new();
         for tp in self.numbers("tp", p.tp, divisors(a.heads)) {
             for pp in self.numbers("pp", p.pp, divisors(a.layers)) {
-                let of_replica = tp.saturating_mul(pp);
+                let of_replica = tp.saturating_mul(pp).saturating_mul(p.cp);
                 if of_replica > self.chips {
                     continue;
                 }
@@ -148,7 +148,7 @@ impl Search<'_> {
                 continue;
             }
             let micros = self.numbers("micro_batch", self.base.micro_batch, divisors(self.base.batch / dp));
-            let zeros = self.numbers("zero", base.zero, if dp > 1 { vec![0, 1, 2, 3] } else { vec![0] });
+            let zeros = self.numbers("zero", base.zero, if dp * base.cp > 1 { vec![0, 1, 2, 3] } else { vec![0] });
             let sps = self.numbers("sp", u64::from(base.sp), if tp > 1 { vec![0, 1] } else { vec![0] });
             for schedule in self.schedules(pp) {
                 for recompute in self.recomputes() {
