@@ -4,9 +4,11 @@
 //! simulated as events on stages and links. A time is a function of the system file, the chip file and the job alone.
 //! `docs/pods.md` has the rules of overlap.
 
+mod chakra;
 mod collective;
 mod dragonfly;
 mod engine;
+mod execution_trace;
 mod goodput;
 mod graph;
 mod kernels;
@@ -28,6 +30,7 @@ pub use engine::{
     Actor, Collective, Passes, Plan, Reduction, ReductionPhase, Simulated, Span, SpanKind, Spent, Stream, Unit,
     simulate,
 };
+pub use execution_trace::{ExecutionTraces, Operation, TraceNode};
 pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};

@@ -36,6 +36,16 @@ impl Schedule {
         }
     }
 
+    /// Whether gradients of weights have passes of their own.
+    pub fn splits_weights(self) -> bool {
+        self == Self::ZeroBubble
+    }
+
+    /// Whether every micro-batch has an update of its own.
+    pub fn updates_each(self) -> bool {
+        self == Self::PipeDream
+    }
+
     /// Parts of the model on each stage.
     pub fn parts(self) -> u64 {
         if let Self::Interleaved(parts) = self { parts } else { 1 }

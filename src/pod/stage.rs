@@ -31,7 +31,12 @@ impl Pass {
     /// Several times over.
     #[must_use]
     pub(super) fn times(self, count: u64) -> Self {
-        let n = count as f64;
+        self.times_share(count as f64)
+    }
+
+    /// A share of it, or more than one.
+    #[must_use]
+    pub(super) fn times_share(self, n: f64) -> Self {
         Self {
             compute: self.compute * n,
             recompute: self.recompute * n,

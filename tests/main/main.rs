@@ -5,6 +5,7 @@ mod architecture;
 mod bad_input;
 mod bsp;
 mod cases;
+mod chakra;
 mod cli;
 mod deadlock;
 mod doubling;
