@@ -1,13 +1,13 @@
 //! `rdusim pod`: a model on many chips.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use crate::analysis::{self, PodRequest};
 use crate::input::Override;
-use crate::pod::TrainingStep;
-use crate::report::{File, PodReport};
+use crate::pod::{ExecutionTraces, TrainingStep};
+use crate::report::{self, File, PodReport};
 
 use super::failure::Failure;
 use super::pod_goodput::GoodputArgs;
@@ -143,6 +143,10 @@ pub(super) struct PodArgs {
     /// Also write JSON and a picture of the schedule into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    /// Training: also write a Chakra execution trace of every chip into this directory, rank.N.et, and the groups that its
+    /// collectives name, comm_groups.json
+    #[arg(long, value_name = "DIR", conflicts_with = "search")]
+    pub(super) chakra: Option<PathBuf>,
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -175,9 +179,22 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
             let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
             let step = &TrainingStep { goodput, ..step.clone() };
             let report = PodReport { system, stack, job, step };
+            if let Some(directory) = &args.chakra {
+                write_traces(directory, &ExecutionTraces::new(system, stack, job)?)?;
+            }
             let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
             Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
         })
     })??;
     output::show(args.out.as_deref(), &files, args.format, &text)
+}
+
+/// Writes the traces of all chips, one at a time: of many chips they are larger than memory may be.
+fn write_traces(directory: &Path, traces: &ExecutionTraces<'_>) -> Result<(), Failure> {
+    for chip in 0..traces.chips() {
+        let file = File { name: format!("rank.{chip}.et"), bytes: traces.chakra(chip) };
+        report::write(directory, &[file])?;
+    }
+    let file = File { name: "comm_groups.json".to_owned(), bytes: traces.chakra_groups().into_bytes() };
+    Ok(report::write(directory, &[file])?)
 }

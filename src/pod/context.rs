@@ -7,29 +7,8 @@
 //!   of some heads, and what attention gives is exchanged back. Nothing hides.
 
 use super::network::{Demand, Network};
-use super::parallel::{Job, Parallel};
+use super::parallel::{Context, Job, Parallel};
 use super::system::System;
-use crate::diagnostics::Diagnostic;
-
-/// How chips that have parts of a sequence work together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Context {
-    /// Keys and values go around.
-    #[default]
-    Ring,
-    /// Heads are exchanged for tokens.
-    Ulysses,
-}
-
-impl Context {
-    /// Names on the command line.
-    pub const NAMES: [(&'static str, Self); 2] = [("ring", Self::Ring), ("ulysses", Self::Ulysses)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[usize::from(self == Self::Ulysses)].0
-    }
-}
 
 /// What moves in the attention of a layer for a micro-batch, all groups of a stage at the same time.
 #[derive(Debug, Clone, Default)]
@@ -125,29 +104,4 @@ fn all_to_all(network: &Network<'_>, p: &Parallel, bytes: u64) -> Demand {
         }
     }
     demand
-}
-
-/// Refuses sequences and heads that cannot be divided.
-///
-/// # Errors
-/// What does not divide what.
-pub(super) fn check(job: &Job) -> Result<(), Diagnostic> {
-    let (p, a) = (&job.parallel, &job.architecture);
-    if p.cp == 1 {
-        return Ok(());
-    }
-    let (divisor, of, number) = match p.context {
-        Context::Ring => (2 * p.cp, "tokens of a sequence: each chip has an early and a late piece", job.sequence),
-        Context::Ulysses => (p.cp * p.tp, "key and value heads", a.kv_heads),
-    };
-    let wrong = |divisor: u64, of: &str, number: u64| {
-        Diagnostic::new(format!("cp = {}: {divisor} does not divide the {number} {of}", p.cp))
-    };
-    if !number.is_multiple_of(divisor) {
-        return Err(wrong(divisor, of, number).with_help("change cp, or `context` of `--parallel` (ring or ulysses)"));
-    }
-    if !job.sequence.is_multiple_of(p.cp) || !job.predicted_tokens().is_multiple_of(p.cp) {
-        return Err(wrong(p.cp, "tokens of a sequence", job.sequence));
-    }
-    Ok(())
 }

@@ -4,10 +4,12 @@
 //! simulated as events on stages and links. A time is a function of the system file, the chip file and the job alone.
 //! `docs/pods.md` has the rules of overlap.
 
+mod chakra;
 mod collective;
 mod context;
 mod dragonfly;
 mod engine;
+mod execution_trace;
 mod goodput;
 mod graph;
 mod kernels;
@@ -25,16 +27,16 @@ mod tiles;
 mod training;
 
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
-pub use context::Context;
 pub use dragonfly::Dragonfly;
 pub use engine::{
     Actor, Collective, Passes, Plan, Reduction, ReductionPhase, Simulated, Span, SpanKind, Spent, Stream, Unit,
     simulate,
 };
+pub use execution_trace::{ExecutionTraces, Operation, TraceNode};
 pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};
-pub use parallel::{Job, Parallel, Recompute, Schedule};
+pub use parallel::{Context, Job, Parallel, Recompute, Schedule};
 pub use schedule::{PassKind, Work, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::context::{self, Context};
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
 use crate::model::{Activation, Architecture, Norm, Position};
@@ -39,9 +38,39 @@ impl Schedule {
         }
     }
 
+    /// Whether gradients of weights have passes of their own.
+    pub fn splits_weights(self) -> bool {
+        self == Self::ZeroBubble
+    }
+
+    /// Whether every micro-batch has an update of its own.
+    pub fn updates_each(self) -> bool {
+        self == Self::PipeDream
+    }
+
     /// Parts of the model on each stage.
     pub fn parts(self) -> u64 {
         if let Self::Interleaved(parts) = self { parts } else { 1 }
+    }
+}
+
+/// How chips that have parts of a sequence work together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Context {
+    /// Keys and values go around.
+    #[default]
+    Ring,
+    /// Heads are exchanged for tokens.
+    Ulysses,
+}
+
+impl Context {
+    /// Names on the command line.
+    pub const NAMES: [(&'static str, Self); 2] = [("ring", Self::Ring), ("ulysses", Self::Ulysses)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[usize::from(self == Self::Ulysses)].0
     }
 }
 
@@ -210,6 +239,15 @@ impl Parallel {
         Self::ORDERS[usize::from(self.stages_adjacent)]
     }
 
+    /// Stage, replica and tensor rank of a chip.
+    pub fn place(&self, chip: u64) -> (u64, u64, u64) {
+        let (place, rank) = (chip / self.tp, chip % self.tp);
+        if self.stages_adjacent {
+            return (place % self.pp, place / self.pp, rank);
+        }
+        (place / self.replicas(), place % self.replicas(), rank)
+    }
+
     /// The chip of a place; of the replicas the chips of a sequence are neighbours.
     pub fn chip(&self, stage: u64, replica: u64, rank: u64) -> u64 {
         let place = if self.stages_adjacent { replica * self.pp + stage } else { stage * self.replicas() + replica };
@@ -317,6 +355,30 @@ impl Job {
         Ok(())
     }
 
+    /// Refuses sequences and heads that cannot be divided.
+    fn check_context(&self) -> Result<(), Diagnostic> {
+        let (p, a) = (&self.parallel, &self.architecture);
+        if p.cp == 1 {
+            return Ok(());
+        }
+        let (divisor, of, number) = match p.context {
+            Context::Ring => (2 * p.cp, "tokens of a sequence: each chip has an early and a late piece", self.sequence),
+            Context::Ulysses => (p.cp * p.tp, "key and value heads", a.kv_heads),
+        };
+        let wrong = |divisor: u64, of: &str, number: u64| {
+            Diagnostic::new(format!("cp = {}: {divisor} does not divide the {number} {of}", p.cp))
+        };
+        if !number.is_multiple_of(divisor) {
+            return Err(
+                wrong(divisor, of, number).with_help("change cp, or `context` of `--parallel` (ring or ulysses)")
+            );
+        }
+        if !self.sequence.is_multiple_of(p.cp) || !self.predicted_tokens().is_multiple_of(p.cp) {
+            return Err(wrong(p.cp, "tokens of a sequence", self.sequence));
+        }
+        Ok(())
+    }
+
     /// Tokens of a sequence on a chip.
     pub fn tokens(&self) -> u64 {
         self.sequence / self.parallel.cp
@@ -342,7 +404,7 @@ impl Job {
             return Err(Diagnostic::new(format!("{}: only GPT, Llama and BERT layers are modelled", self.model)));
         }
         self.check_stages()?;
-        context::check(self)?;
+        self.check_context()?;
         let most = [
             ("hidden", a.hidden, 1 << 18),
             ("feed-forward width", a.feed_forward, 1 << 20),

@@ -6,35 +6,62 @@
 
 use super::collective::{Call, CollectiveKind, Planned};
 use super::engine::{Collective, Passes, Stream, Unit};
-use super::parallel::{Job, Schedule};
+use super::parallel::{Job, Parallel, Schedule};
 use super::stage::{Pass, PieceTime, Pieces};
 use crate::diagnostics::Diagnostic;
 
 /// Kinds of units: their index among the collectives of a stream.
-const LAYER: usize = 0;
+pub(super) const LAYER: usize = 0;
 const EMBEDDING: usize = 1;
 const LOGITS: usize = 2;
+
+/// What a part of a stage is made of: so many equal units of a kind, and the time of all of them.
+pub(super) struct Piece<'p> {
+    pub(super) kind: usize,
+    pub(super) time: &'p PieceTime,
+    pub(super) count: u64,
+}
 
 /// Whole nanoseconds.
 pub(super) fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// The pieces of a part of a stage in the order of a forward pass, each with how many equal units it is.
-fn pieces_of<'p>(job: &Job, pieces: &'p Pieces, (stage, part): (u64, u64)) -> Vec<(usize, &'p PieceTime, u64)> {
+/// The pieces of a part of a stage in the order of a forward pass.
+pub(super) fn pieces_of<'p>(job: &Job, pieces: &'p Pieces, (stage, part): (u64, u64)) -> Vec<Piece<'p>> {
     let p = &job.parallel;
-    let mut list = vec![(LAYER, &pieces.layers, job.layers_of_part())];
+    let mut list = vec![Piece { kind: LAYER, time: &pieces.layers, count: job.layers_of_part() }];
     if stage == 0 && part == 0 {
-        list.insert(0, (EMBEDDING, &pieces.embedding, 1));
+        list.insert(0, Piece { kind: EMBEDDING, time: &pieces.embedding, count: 1 });
     }
     if stage + 1 == p.pp && part + 1 == p.schedule.parts() {
-        list.push((LOGITS, &pieces.logits, 1));
+        list.push(Piece { kind: LOGITS, time: &pieces.logits, count: 1 });
     }
     list
 }
 
+/// Collectives of the replicas of a stage on its parameters after the last backward pass, one after the other.
+pub(super) fn end_collectives(p: &Parallel) -> &'static [CollectiveKind] {
+    match p.zero {
+        _ if p.replicas() == 1 => &[],
+        0 => &[CollectiveKind::AllReduce],
+        1 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
+        // Gradients were scattered during the backward passes.
+        2 => &[CollectiveKind::AllGather],
+        _ => &[],
+    }
+}
+
+/// Bytes of the gradients of a table of tokens that the first and the last stage add up, if both have it. Of gradients that are
+/// divided, each replica adds its part.
+pub(super) fn tied_bytes(job: &Job) -> Option<u64> {
+    let p = &job.parallel;
+    let is_shared = job.architecture.tied && p.pp > 1;
+    is_shared.then(|| (2 * job.table_parameters().0).div_ceil(p.sharding()[1]))
+}
+
 /// What the forward and the backward pass of a part of a stage take first: gathering what other stages have sent.
-fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> [Pass; 2] {
+pub(super) fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> [Pass; 2] {
     let p = &job.parallel;
     let is_end = [stage == 0 && part == 0, stage + 1 == p.pp && part + 1 == p.schedule.parts()];
     is_end.map(|is_end| {
@@ -47,9 +74,9 @@ fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> [Pass; 2] 
 pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass; 3] {
     let [forward, backward] = received(job, pieces, place);
     let mut sum = [forward, backward, Pass::default()];
-    for (kind, piece, _) in pieces_of(job, pieces, place) {
+    for Piece { kind, time, .. } in pieces_of(job, pieces, place) {
         let share = if kind == LAYER { job.layers_share(place.0) } else { 1.0 };
-        let own = [piece.forward, piece.backward, piece.weights].map(|pass| pass.scaled(share));
+        let own = [time.forward, time.backward, time.weights].map(|pass| pass.scaled(share));
         sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
     }
     sum
@@ -71,17 +98,17 @@ pub(super) fn passes(job: &Job, pieces: &Pieces, stage: u64, update_ns: u64) -> 
             continue;
         }
         let (mut forward, mut backward, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-        for (kind, piece, count) in pieces_of(job, pieces, place) {
+        for Piece { kind, time, count } in pieces_of(job, pieces, place) {
             let gather = (p.zero >= 3).then_some(kind);
-            forward.extend(split(piece.forward, count, Unit { gather, ..Unit::default() }));
+            forward.extend(split(time.forward, count, Unit { gather, ..Unit::default() }));
             // The gradient of a table needs no row of it.
             let gather = gather.filter(|kind| *kind != EMBEDDING);
             let scatter = Some(kind);
             if p.schedule == Schedule::ZeroBubble {
-                backward.extend(split(piece.backward, count, Unit { gather, ..Unit::default() }));
-                weights.extend(split(piece.weights, count, Unit { scatter, ..Unit::default() }));
+                backward.extend(split(time.backward, count, Unit { gather, ..Unit::default() }));
+                weights.extend(split(time.weights, count, Unit { scatter, ..Unit::default() }));
             } else {
-                backward.extend(split(piece.backward, count, Unit { gather, scatter, ..Unit::default() }));
+                backward.extend(split(time.backward, count, Unit { gather, scatter, ..Unit::default() }));
             }
         }
         backward.reverse();

@@ -1,11 +1,11 @@
 //! Seconds of the passes of a part of the model on one chip, from the chip's own simulation, and of the collectives in them.
 
 use super::collective::{Call, CollectiveKind, plan};
-use super::context::{Context, ContextComm};
+use super::context::ContextComm;
 use super::graph::{self, Piece};
 use super::kernels;
 use super::network::Network;
-use super::parallel::{Job, Recompute, Schedule};
+use super::parallel::{Context, Job, Recompute, Schedule};
 use super::system::{Stack, StackKind, System};
 use super::tiles;
 use crate::arch::{AnyChip, Chip, Gpu};

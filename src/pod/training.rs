@@ -185,6 +185,13 @@ pub(super) fn hops(system: &System, stack: &Stack, job: &Job) -> Vec<f64> {
     (0..p.pp).map(hop).collect()
 }
 
+/// Bytes that a chip sends to the next stage.
+pub(super) fn transfer_bytes(job: &Job, stack: &Stack) -> u64 {
+    let whole = 2 * job.micro_batch * job.tokens() * job.architecture.hidden;
+    let is_part = job.parallel.sp || stack.scatter_gather;
+    if is_part { whole.div_ceil(job.parallel.tp) } else { whole }
+}
+
 struct Builder<'s> {
     system: &'s System,
     stack: &'s Stack,
@@ -249,10 +256,7 @@ impl Builder<'_> {
 
     /// The demand of transfers of all chips of a stage, or of one of them, to the next stage or the one before.
     fn transfer(&self, (from, to): (u64, u64), chips: &[(u64, u64)]) -> Demand {
-        let p = &self.job.parallel;
-        let whole = 2 * self.job.micro_batch * self.job.tokens() * self.job.architecture.hidden;
-        let is_part = p.sp || self.stack.scatter_gather;
-        let bytes = if is_part { whole.div_ceil(p.tp) } else { whole };
+        let (p, bytes) = (&self.job.parallel, transfer_bytes(self.job, self.stack));
         let mut demand = Demand::default();
         for &(replica, rank) in chips {
             self.network.flow(&mut demand, (p.chip(from, replica, rank), p.chip(to, replica, rank)), bytes);
@@ -334,15 +338,9 @@ impl Builder<'_> {
     fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
-        for stage in (0..p.pp).filter(|_| p.replicas() > 1) {
+        let kinds = sharded::end_collectives(p);
+        for stage in (0..p.pp).filter(|_| !kinds.is_empty()) {
             let size = 2 * self.job.stage_parameters(stage);
-            let kinds: &[CollectiveKind] = match p.zero {
-                0 => &[CollectiveKind::AllReduce],
-                1 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
-                // Gradients were scattered during the backward passes.
-                2 => &[CollectiveKind::AllGather],
-                _ => break,
-            };
             for (members, ranks) in Self::replica_groups(sets) {
                 let groups = self.replicas(stage, &ranks);
                 let actors = members.iter().map(|at| stage as usize * sets.len() + at).collect();
@@ -350,9 +348,7 @@ impl Builder<'_> {
                 list.push(reduction(actors, &plans.collect::<Result<Vec<_>, _>>()?, &mut bytes));
             }
         }
-        if self.job.architecture.tied && p.pp > 1 {
-            // Of gradients that are divided, each replica adds its part.
-            let size = (2 * self.job.table_parameters().0).div_ceil(p.sharding()[1]);
+        if let Some(size) = sharded::tied_bytes(self.job) {
             for (at, chips) in sets.iter().enumerate() {
                 let groups: Vec<Vec<u64>> = chips
                     .iter()

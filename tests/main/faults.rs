@@ -121,6 +121,48 @@ fn what_is_no_result_is_refused_early() {
     }
 }
 
+/// What is written carries the number of its form, and a file of another form is refused by that number, whatever it is.
+#[test]
+fn files_of_another_form_are_refused_by_its_number() {
+    let study = Study::new();
+    let (out, saved) = (study.path("result"), study.path("saved.toml"));
+    let result = out.join("result.json");
+    assert_eq!(run_with(&["--out", text(&out), "--save-config", text(&saved)]).0, Some(0));
+    let proof = study.path("proof.json");
+    let prove = ["prove", "--arch", "plasticine", "--workload", "tiny-mlp", "--out", text(&proof)];
+    assert_eq!(told(&rdusim(&prove)).0, Some(0));
+    let [chip, work, plan] = ["chip.toml", "work.toml", "study.toml"].map(|name| study.path(name));
+    let system = study.path("system.toml");
+    fs::copy("arch/systems/dgx-a100.toml", &system).expect("a system");
+    let again = ["run", "--mode", "kbk", "--arch", "arch/sn10.toml", "--workload", "workloads/tiny-mlp.toml"];
+    let again = [&again[..], &SMALL[..], &["--config", text(&saved)]].concat();
+    let readers: [(&Path, Vec<&str>); 8] = [
+        (&chip, vec!["check", text(&chip)]),
+        (&work, vec!["check", text(&work)]),
+        (&system, vec!["check", text(&system)]),
+        (&saved, again),
+        (&result, vec!["report", text(&result), "--out", text(&out)]),
+        (&result, vec!["diff", text(&result), text(&result)]),
+        (&proof, vec!["check-proof", text(&proof)]),
+        (&plan, vec!["check", text(&plan)]),
+    ];
+    for (path, arguments) in readers {
+        let whole = fs::read_to_string(path).expect("a file");
+        for number in [0, 2, 99] {
+            let other =
+                ["schema = 1", "\"schema\": 1", "\"schema\":1"].map(|now| (now, now.replace('1', &number.to_string())));
+            let changed = other.iter().fold(whole.clone(), |text, (now, other)| text.replacen(now, other, 1));
+            assert_ne!(changed, whole, "{} has a number", path.display());
+            fs::write(path, &changed).expect("a file");
+            let (code, message) = told(&rdusim(&arguments));
+            assert_eq!(code, Some(2), "{arguments:?}: {message}");
+            let says = [format!("found {number}"), format!("schema {number}"), format!("is {number}")];
+            assert!(says.iter().any(|says| message.contains(says)), "{arguments:?}: {message}");
+        }
+        fs::write(path, whole).expect("a file");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn names_do_not_steer_the_terminal() {

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::super::collective::{Call, CollectiveKind, plan};
 use super::super::network::Network;
 use super::super::parallel::{Job, Recompute, Schedule};
-use super::super::sharded::ns;
+use super::super::sharded::{end_collectives, ns};
 use super::super::stage::{Pass, PieceTime, Pieces, TensorComm, finished, raw_pieces, tensor_comm};
 use super::super::training::{hops, update_seconds};
 use super::space::Search;
@@ -117,14 +117,7 @@ impl<'s> Bounds<'s> {
         let p = &job.parallel;
         let key = |kind, parameters: u64| (p.tp, p.replicas(), 2 * parameters, kind);
         let stage = job.stage_parameters(0);
-        let after: &[CollectiveKind] = match p.zero {
-            _ if p.replicas() < 2 => &[],
-            0 => &[CollectiveKind::AllReduce],
-            1 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
-            2 => &[CollectiveKind::AllGather],
-            _ => &[],
-        };
-        let after = after.iter().map(|kind| (1, key(*kind, stage))).collect();
+        let after = end_collectives(p).iter().map(|kind| (1, key(*kind, stage))).collect();
         let layers = job.micro_batches() * job.layers_of_part() * p.schedule.parts();
         let layer = job.layer_parameters();
         let kinds: &[(u64, CollectiveKind)] = match p.zero {

@@ -66,6 +66,7 @@ impl Service {
         }
         let idle = [
             ("sp", p.sp),
+            ("cp", p.cp > 1),
             ("recompute", p.recompute != Recompute::None),
             ("schedule", p.schedule != Schedule::OneForwardOneBackward),
         ];

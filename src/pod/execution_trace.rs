@@ -1,0 +1,404 @@
+//! A training step as a graph for each chip: what it computes, sends, receives and does together with others, and what each of these
+//! comes after. Times of computing are those of the chip's simulation; what moves is given as bytes, for whoever simulates links.
+
+use super::collective::CollectiveKind;
+use super::parallel::{Job, Recompute};
+use super::schedule::{PassKind, Work, order};
+use super::sharded::{LAYER, Piece, end_collectives, ns, pieces_of, received, tied_bytes};
+use super::stage::{Pass, Pieces, TensorComm, pieces, tensor_comm};
+use super::system::{Stack, System};
+use super::training::{transfer_bytes, update_seconds};
+use crate::diagnostics::Diagnostic;
+
+/// Nodes of all chips that are made at most.
+const MOST_NODES: u64 = 1 << 24;
+
+/// What a chip does in a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Computes for so many microseconds.
+    Compute {
+        /// Whole microseconds; what rounding leaves out of one, the next has.
+        micros: u64,
+    },
+    /// Takes part in a collective of a group of [`ExecutionTraces::groups`].
+    Collective {
+        /// Which.
+        kind: CollectiveKind,
+        /// Bytes that a member brings: its operand; of a gather, its part.
+        bytes: u64,
+        /// Index of the group.
+        group: usize,
+    },
+    /// Sends to another chip.
+    Send {
+        /// The chip.
+        to: u64,
+        /// Bytes.
+        bytes: u64,
+        /// The same as of what receives it, and of no other transfer between the two.
+        tag: u64,
+    },
+    /// Receives from another chip.
+    Receive {
+        /// The chip.
+        from: u64,
+        /// Bytes.
+        bytes: u64,
+        /// As of what sends it.
+        tag: u64,
+    },
+}
+
+/// A node of a chip's graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceNode {
+    /// What it is, for people.
+    pub name: String,
+    /// What the chip does.
+    pub operation: Operation,
+    /// Indices of the nodes before it that it waits for.
+    pub after: Vec<u64>,
+}
+
+/// The graphs of all chips of a step, made one at a time.
+#[derive(Debug)]
+pub struct ExecutionTraces<'s> {
+    job: &'s Job,
+    stack: &'s Stack,
+    pieces: Pieces,
+    comm: TensorComm,
+    /// Seconds of the optimiser's step by stage.
+    update: Vec<f64>,
+    groups: Vec<Vec<u64>>,
+}
+
+impl<'s> ExecutionTraces<'s> {
+    /// The graphs of a step that fits, on a system that has the chips.
+    ///
+    /// # Errors
+    /// What the chip's simulation refuses, and more nodes than are made.
+    pub fn new(system: &System, stack: &'s Stack, job: &'s Job) -> Result<Self, Diagnostic> {
+        job.check()?;
+        if job.parallel.cp > 1 {
+            let title =
+                format!("cp = {}: exchanges within attention are not written as execution traces", job.parallel.cp);
+            return Err(Diagnostic::new(title).with_help("leave `--chakra` or cp out"));
+        }
+        let comm = tensor_comm(system, stack, job)?;
+        let pieces = pieces(system, stack, job, &comm)?;
+        let p = &job.parallel;
+        let update = (0..p.pp).map(|stage| update_seconds(system, stack, job, &pieces, stage));
+        let update = update.collect::<Result<Vec<f64>, Diagnostic>>()?;
+        let traces = Self { job, stack, pieces, comm, update, groups: groups(job) };
+        let per_stage = (0..p.pp).map(|stage| traces.of(p.chip(stage, 0, 0)).len() as u64 * p.tp * p.dp);
+        let nodes: u64 = per_stage.sum();
+        if nodes > MOST_NODES {
+            let title =
+                format!("the graphs of {} chips have {nodes} nodes, at most {MOST_NODES} are written", p.chips());
+            return Err(Diagnostic::new(title).with_help("use fewer replicas, larger micro-batches or a smaller batch"));
+        }
+        Ok(traces)
+    }
+
+    /// How many chips there are.
+    pub fn chips(&self) -> u64 {
+        self.job.parallel.chips()
+    }
+
+    /// The chips of each group that has collectives.
+    pub fn groups(&self) -> &[Vec<u64>] {
+        &self.groups
+    }
+
+    /// The graph of a chip, numbered as everywhere: the tensor rank fastest, then data, then pipeline.
+    pub fn of(&self, chip: u64) -> Vec<TraceNode> {
+        let p = &self.job.parallel;
+        let (stage, replica, rank) = p.place(chip);
+        let mut graph = Graph { of: self, stage, replica, rank, ..Graph::new(self) };
+        for work in order(p.schedule, (stage, p.pp), self.job.micro_batches()) {
+            graph.pass(work);
+        }
+        graph.ends();
+        graph.nodes
+    }
+}
+
+/// Groups: tensor ranks, then replicas, then the chips that have the table of tokens both.
+fn groups(job: &Job) -> Vec<Vec<u64>> {
+    let p = &job.parallel;
+    let mut list: Vec<Vec<u64>> = Vec::new();
+    for stage in 0..p.pp {
+        list.extend((0..p.dp).map(|replica| (0..p.tp).map(|rank| p.chip(stage, replica, rank)).collect()));
+    }
+    for stage in 0..p.pp {
+        list.extend((0..p.tp).map(|rank| (0..p.dp).map(|replica| p.chip(stage, replica, rank)).collect()));
+    }
+    if tied_bytes(job).is_some() {
+        for replica in 0..p.dp {
+            list.extend((0..p.tp).map(|rank| vec![p.chip(0, replica, rank), p.chip(p.pp - 1, replica, rank)]));
+        }
+    }
+    list
+}
+
+/// The graph of a chip as it grows.
+struct Graph<'t, 's> {
+    of: &'t ExecutionTraces<'s>,
+    stage: u64,
+    replica: u64,
+    rank: u64,
+    nodes: Vec<TraceNode>,
+    /// The last node of what is done one after the other.
+    last: Option<u64>,
+    /// Nanoseconds that were to be computed, and microseconds that nodes have.
+    computed: (u64, u64),
+    /// The ends of units that gathers wait for, the last gather, and the scatters.
+    unit_ends: Vec<u64>,
+    gathered: Option<u64>,
+    scatters: Vec<u64>,
+}
+
+impl<'t, 's> Graph<'t, 's> {
+    fn new(of: &'t ExecutionTraces<'s>) -> Self {
+        let (nodes, unit_ends, scatters) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            of,
+            stage: 0,
+            replica: 0,
+            rank: 0,
+            nodes,
+            last: None,
+            computed: (0, 0),
+            unit_ends,
+            gathered: None,
+            scatters,
+        }
+    }
+
+    fn push(&mut self, name: String, operation: Operation, after: impl IntoIterator<Item = u64>) -> u64 {
+        let mut after: Vec<u64> = after.into_iter().collect();
+        after.sort_unstable();
+        after.dedup();
+        self.nodes.push(TraceNode { name, operation, after });
+        self.nodes.len() as u64 - 1
+    }
+
+    /// Computes after what was done last.
+    fn compute(&mut self, name: &str, seconds: f64) {
+        if seconds <= 0.0 {
+            return;
+        }
+        let (due, given) = self.computed;
+        let due = due + ns(seconds);
+        let micros = (due + 500) / 1000 - given;
+        self.computed = (due, given + micros);
+        self.last = Some(self.push(name.to_owned(), Operation::Compute { micros }, self.last));
+    }
+
+    fn collective(
+        &mut self,
+        name: &str,
+        kind: CollectiveKind,
+        (bytes, group): (u64, usize),
+        after: &[Option<u64>],
+    ) -> u64 {
+        let members = self.of.groups[group].len() as u64;
+        let bytes = if kind == CollectiveKind::AllGather { bytes.div_ceil(members) } else { bytes };
+        let after: Vec<u64> = after.iter().flatten().copied().collect();
+        self.push(name.to_owned(), Operation::Collective { kind, bytes, group }, after)
+    }
+
+    /// A collective of the tensor ranks on an activation, after what was done last.
+    fn tensor(&mut self, name: &str, kind: CollectiveKind) {
+        let (job, p) = (self.of.job, &self.of.job.parallel);
+        let group = (self.stage * p.dp + self.replica) as usize;
+        let bytes = 2 * job.micro_batch * job.tokens() * job.architecture.hidden;
+        if p.tp > 1 {
+            self.last = Some(self.collective(name, kind, (bytes, group), &[self.last]));
+        }
+    }
+
+    /// The group of this chip's replicas.
+    fn replicas(&self) -> usize {
+        let p = &self.of.job.parallel;
+        (p.pp * p.dp + self.stage * p.tp + self.rank) as usize
+    }
+
+    /// A pass of a micro-batch through a part: what it receives, its units, what it sends.
+    fn pass(&mut self, work: Work) {
+        let (job, p) = (self.of.job, &self.of.job.parallel);
+        let place = (self.stage, work.part);
+        if work.pass == PassKind::Update {
+            return self.compute("optimizer", self.of.update[self.stage as usize]);
+        }
+        let is_backward = work.pass == PassKind::Backward;
+        let moves = work.pass != PassKind::Weights;
+        let (first, last) =
+            (self.stage == 0 && work.part == 0, self.stage + 1 == p.pp && work.part + 1 == p.schedule.parts());
+        let (begins, ends) = if is_backward { (last, first) } else { (first, last) };
+        let bytes = transfer_bytes(job, self.of.stack);
+        let (before, behind) = ((self.stage + p.pp - 1) % p.pp, (self.stage + 1) % p.pp);
+        let (from, to) = if is_backward { (behind, before) } else { (before, behind) };
+        // The part that a transfer is for, which its sender and its receiver name alike.
+        let tag = |part: u64| (work.micro * p.schedule.parts() + part) * 2 + u64::from(is_backward);
+        if moves && !begins && p.pp > 1 {
+            let from = p.chip(from, self.replica, self.rank);
+            let received =
+                self.push("receive".to_owned(), Operation::Receive { from, bytes, tag: tag(work.part) }, None);
+            let after: Vec<u64> = self.last.into_iter().chain([received]).collect();
+            self.last = Some(self.push(name(work, "begin"), Operation::Compute { micros: 0 }, after));
+            if received_parts(job, self, place, is_backward) {
+                self.tensor("gather parts", CollectiveKind::AllGather);
+            }
+        }
+        let mut units: Vec<(usize, Pass)> = Vec::new();
+        for Piece { kind, time, count } in pieces_of(job, &self.of.pieces, place) {
+            let pass = match work.pass {
+                PassKind::Forward => time.forward,
+                PassKind::Backward => time.backward,
+                PassKind::Weights | PassKind::Update => time.weights,
+            };
+            let share = if kind == LAYER { job.layers_share(self.stage) } else { 1.0 };
+            units.extend((0..count).map(|_| (kind, pass.scaled(share / count as f64))));
+        }
+        if work.pass != PassKind::Forward {
+            units.reverse();
+        }
+        self.units(work, &units);
+        if moves && !ends && p.pp > 1 {
+            // Around the ends of the pipeline a micro-batch goes on to another part.
+            let part = match is_backward {
+                false if self.stage + 1 == p.pp => work.part + 1,
+                true if self.stage == 0 => work.part - 1,
+                _ => work.part,
+            };
+            let to = p.chip(to, self.replica, self.rank);
+            let sent = self.push("send".to_owned(), Operation::Send { to, bytes, tag: tag(part) }, self.last);
+            if self.of.stack.blocking {
+                self.last = Some(sent);
+            }
+        }
+    }
+
+    /// The units of a pass. Without collectives in them they are one node.
+    fn units(&mut self, work: Work, units: &[(usize, Pass)]) {
+        let (job, p) = (self.of.job, &self.of.job.parallel);
+        if p.tp == 1 && !p.shards_passes() {
+            let seconds = units.iter().map(|(_, pass)| pass.seconds()).sum();
+            return self.compute(&name(work, "part"), seconds);
+        }
+        let (table, positions) = job.table_parameters();
+        let parameters = [job.layer_parameters(), table + positions, table];
+        for &(kind, pass) in units {
+            let bytes = 2 * parameters[kind];
+            // The gradient of a table needs no row of it.
+            let gathers = p.zero >= 3 && p.dp > 1 && work.pass != PassKind::Weights;
+            if gathers && !(kind == 1 && work.pass == PassKind::Backward) {
+                // It may start when the unit `prefetch` before it begins to compute, which is when the one before that has ended.
+                let ahead = p.prefetch as usize + 1;
+                let allowed = self.unit_ends.len().checked_sub(ahead).map(|at| self.unit_ends[at]);
+                let allowed = if p.prefetch == 0 { self.last } else { allowed };
+                let after = [allowed, self.gathered];
+                let gather =
+                    self.collective("gather weights", CollectiveKind::AllGather, (bytes, self.replicas()), &after);
+                self.gathered = Some(gather);
+                let after: Vec<u64> = self.last.into_iter().chain([gather]).collect();
+                self.last = Some(self.push(name(work, "gathered"), Operation::Compute { micros: 0 }, after));
+            }
+            self.unit(work, kind, pass);
+            self.unit_ends.extend(self.last);
+            let has_gradients = if p.schedule.splits_weights() { PassKind::Weights } else { PassKind::Backward };
+            if p.shards_passes() && work.pass == has_gradients {
+                // One set of gradients may wait for its scatter while the next is computed.
+                let after = [self.last, self.scatters.last().copied()];
+                let scatter = self.collective(
+                    "scatter gradients",
+                    CollectiveKind::ReduceScatter,
+                    (bytes, self.replicas()),
+                    &after,
+                );
+                if let Some(&waits) = self.scatters.last() {
+                    let after: Vec<u64> = self.last.into_iter().chain([waits]).collect();
+                    self.last = Some(self.push(name(work, "room"), Operation::Compute { micros: 0 }, after));
+                }
+                self.scatters.push(scatter);
+            }
+        }
+    }
+
+    /// A layer, the embedding or the logits, with the collectives of the tensor ranks in it.
+    fn unit(&mut self, work: Work, kind: usize, pass: Pass) {
+        let p = &self.of.job.parallel;
+        let whole = pass.compute + pass.waiting;
+        let (is_backward, all) = (work.pass == PassKind::Backward, CollectiveKind::AllReduce);
+        if kind != LAYER {
+            self.compute(&name(work, ["layer", "embedding", "logits"][kind]), whole + pass.recompute);
+            // Of the embedding's output, and of the gradient of what the logits read.
+            if self.of.comm.single > 0.0 && pass.tensor_comm > 0.0 {
+                self.tensor("sum", all);
+            }
+            return;
+        }
+        let again_comm = p.recompute == Recompute::Full && is_backward && p.tp > 1;
+        if again_comm {
+            self.halves("layer again", pass.recompute, &[CollectiveKind::AllGather]);
+        }
+        let rest = if again_comm { whole } else { whole + pass.recompute };
+        if work.pass == PassKind::Weights || p.tp == 1 {
+            return self.compute(&name(work, "layer"), rest);
+        }
+        let gathers = [CollectiveKind::AllGather; 2];
+        // Inputs of the products are gathered again for the gradients of their weights.
+        self.halves(&name(work, "layer"), rest, &gathers[..if is_backward { 2 } else { 1 }]);
+    }
+
+    /// Attention and feed-forward block, each with its collectives: a sum behind it, or gathers before and a scatter behind.
+    fn halves(&mut self, name: &str, seconds: f64, gathers: &[CollectiveKind]) {
+        let is_sequence = self.of.job.parallel.sp;
+        for _ in 0..2 {
+            for &gather in gathers.iter().filter(|_| is_sequence) {
+                self.tensor("gather", gather);
+            }
+            self.compute(name, seconds / 2.0);
+            self.tensor("sum", if is_sequence { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce });
+        }
+    }
+
+    /// What follows the last pass: reductions over the replicas and of tied tables, and the optimiser's step.
+    fn ends(&mut self) {
+        let (job, p) = (self.of.job, &self.of.job.parallel);
+        let (after, bytes) = (self.last, 2 * job.stage_parameters(self.stage));
+        let mut waits: Vec<u64> = self.last.into_iter().chain(self.scatters.last().copied()).collect();
+        let mut before = self.scatters.last().copied();
+        for &kind in end_collectives(p) {
+            let reduced = self.collective("reduce gradients", kind, (bytes, self.replicas()), &[after, before]);
+            before = Some(reduced);
+            waits.push(reduced);
+        }
+        if let Some(bytes) = tied_bytes(job).filter(|_| self.stage == 0 || self.stage + 1 == p.pp) {
+            let tied = p.pp * p.dp + p.pp * p.tp + self.replica * p.tp + self.rank;
+            waits.push(self.collective("reduce table", CollectiveKind::AllReduce, (bytes, tied as usize), &[after]));
+        }
+        if !p.schedule.updates_each() {
+            let begin = self.push("update".to_owned(), Operation::Compute { micros: 0 }, waits);
+            self.last = Some(begin);
+            self.compute("optimizer", self.of.update[self.stage as usize]);
+        }
+    }
+}
+
+/// Whether a pass begins with gathering what another stage's ranks have each sent a part of.
+fn received_parts(job: &Job, graph: &Graph<'_, '_>, place: (u64, u64), is_backward: bool) -> bool {
+    received(job, &graph.of.pieces, place)[usize::from(is_backward)].tensor_comm > 0.0
+}
+
+fn name(work: Work, what: &str) -> String {
+    let pass = match work.pass {
+        PassKind::Forward => "forward",
+        PassKind::Backward => "backward",
+        PassKind::Weights => "weights",
+        PassKind::Update => "update",
+    };
+    format!("{what} {pass} micro {} part {}", work.micro, work.part)
+}

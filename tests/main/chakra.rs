@@ -1,0 +1,280 @@
+//! Execution traces of pods: graphs replayed without links, and the files of `rdusim pod --chakra` read back by a decoder of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use rdusim::model::{Architecture, preset};
+use rdusim::pod::{
+    CollectiveKind, Detail, ExecutionTraces, Job, Operation, Parallel, Stack, StackKind, System, TraceNode, open, step,
+};
+
+/// The system with links that take next to no time.
+fn fast() -> System {
+    let mut system = open(Path::new("arch/systems/dgx-a100.toml"), &[]).expect("a shipped system");
+    for level in &mut system.levels {
+        (level.link_gb_per_s, level.message_us) = (1e6, 0.0);
+    }
+    system
+}
+
+fn stack(system: &System, kind: StackKind) -> &Stack {
+    system.stacks.iter().find(|stack| stack.kind == kind).expect("a stack")
+}
+
+fn job(parallel: &str, batch: u64) -> Job {
+    let (gpt, _) = preset("gpt2-medium").expect("a preset");
+    let architecture = Architecture { layers: 8, ..gpt };
+    let parallel = Parallel::parse(parallel).expect("a decomposition");
+    Job {
+        model: "small".into(),
+        architecture,
+        parallel,
+        batch,
+        micro_batch: 1,
+        sequence: 512,
+        density: None,
+        predicted: None,
+        stage_layers: None,
+    }
+}
+
+/// When the last node of all chips ends if nothing takes time but computing, microseconds; what waits for what it never gets is told.
+fn replayed(graphs: &[Vec<TraceNode>], groups: &[Vec<u64>]) -> u64 {
+    let mut ends: Vec<Vec<Option<u64>>> = graphs.iter().map(|graph| vec![None; graph.len()]).collect();
+    // The how-manieth collective of its group a node is, and the nodes of sends.
+    let mut turn: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    let mut sends: BTreeMap<(u64, u64, u64), usize> = BTreeMap::new();
+    for (chip, graph) in graphs.iter().enumerate() {
+        for (at, node) in graph.iter().enumerate() {
+            match node.operation {
+                Operation::Collective { group, .. } => turn.entry((chip, group)).or_default().push(at),
+                Operation::Send { to, tag, .. } => {
+                    assert!(sends.insert((chip as u64, to, tag), at).is_none(), "{}: sent twice", node.name);
+                }
+                _ => {}
+            }
+        }
+    }
+    loop {
+        let mut is_changed = false;
+        for (chip, graph) in graphs.iter().enumerate() {
+            for (at, node) in graph.iter().enumerate() {
+                let ready = |chip: usize, at: usize| -> Option<u64> {
+                    graphs[chip][at].after.iter().try_fold(0, |latest, &before| {
+                        assert!((before as usize) < at, "a node waits for one behind it");
+                        Some(latest.max(ends[chip][before as usize]?))
+                    })
+                };
+                if ends[chip][at].is_some() {
+                    continue;
+                }
+                let end = match node.operation {
+                    Operation::Compute { micros } => ready(chip, at).map(|at| at + micros),
+                    Operation::Send { .. } => ready(chip, at),
+                    Operation::Receive { from, tag, .. } => {
+                        let sent = ends[from as usize][sends[&(from, chip as u64, tag)]];
+                        ready(chip, at).zip(sent).map(|(ready, sent)| ready.max(sent))
+                    }
+                    Operation::Collective { kind, bytes, group } => {
+                        let which = turn[&(chip, group)].iter().position(|&of| of == at).expect("its own turn");
+                        groups[group].iter().try_fold(0, |latest, &member| {
+                            let own = turn[&(member as usize, group)][which];
+                            let same = Operation::Collective { kind, bytes, group };
+                            assert_eq!(graphs[member as usize][own].operation, same, "members differ");
+                            Some(latest.max(ready(member as usize, own)?))
+                        })
+                    }
+                };
+                is_changed |= end.is_some();
+                ends[chip][at] = end;
+            }
+        }
+        if !is_changed {
+            break;
+        }
+    }
+    let all = ends.into_iter().flatten().map(|end| end.expect("every node runs")).max();
+    all.expect("there are nodes")
+}
+
+const DECOMPOSITIONS: [&str; 13] = [
+    "pp=4",
+    "pp=4,schedule=gpipe,recompute=full",
+    "pp=2,schedule=interleaved:2",
+    "pp=4,schedule=zb-h1",
+    "tp=2",
+    "tp=2,sp=1,recompute=full",
+    "dp=2",
+    "dp=2,zero=1",
+    "dp=4,zero=2",
+    "dp=4,zero=3",
+    "dp=2,zero=3,prefetch=0,pp=2",
+    "tp=2,pp=2,dp=2,zero=1,recompute=selective",
+    "tp=2,pp=2,dp=2,zero=3,prefetch=3,sp=1,schedule=zb-h1",
+];
+
+/// Over links that take no time the graphs take what the engine does, for each order of passes and each division.
+#[test]
+fn graphs_take_as_long_as_the_engine_where_links_cost_nothing() {
+    let mut system = fast();
+    for protocol in &mut system.protocols {
+        protocol.base_us = 0.0;
+        protocol.step_us.iter_mut().for_each(|step| *step = 0.0);
+    }
+    for kind in [StackKind::Megatron, StackKind::Flash] {
+        let stack = stack(&system, kind);
+        for parallel in DECOMPOSITIONS {
+            let job = job(parallel, 16);
+            let step = step(&system, stack, &job, Detail::Grouped).expect("a step");
+            let traces = ExecutionTraces::new(&system, stack, &job).expect("graphs");
+            let graphs: Vec<Vec<TraceNode>> = (0..traces.chips()).map(|chip| traces.of(chip)).collect();
+            let replayed = replayed(&graphs, traces.groups()) as f64 / 1e6;
+            let differs = (replayed / step.step_s - 1.0).abs();
+            assert!(differs < 0.01, "{kind:?} {parallel}: {replayed} s replayed, {} by the engine", step.step_s);
+        }
+    }
+}
+
+/// Bytes of a layer's tensor collectives and of gradients are those of the closed forms.
+#[test]
+fn collectives_bring_their_bytes() {
+    let system = fast();
+    let stack = stack(&system, StackKind::Flash);
+    let job = job("tp=2,dp=2", 8);
+    let traces = ExecutionTraces::new(&system, stack, &job).expect("graphs");
+    let of = |chip: u64, which: usize| -> Vec<u64> {
+        let nodes = traces.of(chip).into_iter().filter_map(|node| match node.operation {
+            Operation::Collective { bytes, group, kind } => {
+                assert_eq!(kind, CollectiveKind::AllReduce);
+                (group == which).then_some(bytes)
+            }
+            _ => None,
+        });
+        nodes.collect()
+    };
+    // 8 layers of 2 sums forward and 2 backward, one of the embedding and one of the logits; 4 micro-batches.
+    assert_eq!(of(0, 0), vec![2 * 512 * 1024; 4 * (8 * 4 + 2)]);
+    assert_eq!(traces.groups()[2], [0, 2]);
+    assert_eq!(of(2, 2), vec![2 * job.stage_parameters(0)]);
+}
+
+/// The value of a varint at the start of bytes, which it is taken from.
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let (first, rest) = bytes.split_first().expect("a byte");
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        shift += 7;
+        if first & 0x80 == 0 {
+            return value;
+        }
+    }
+}
+
+/// Fields of a message: varints, and bytes.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
+    let mut list = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let (mut value, mut text) = (0, Vec::new());
+        match key & 7 {
+            0 => value = varint(&mut bytes),
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                text = bytes[..length].to_vec();
+                bytes = &bytes[length..];
+            }
+            other => panic!("wire type {other}"),
+        }
+        list.push((key >> 3, value, text));
+    }
+    list
+}
+
+/// An attribute of a node: its number or its text.
+fn attribute(node: &[(u64, u64, Vec<u8>)], name: &str) -> Option<(u64, String)> {
+    node.iter().filter(|field| field.0 == 10).find_map(|field| {
+        let of = fields(&field.2);
+        assert_eq!(of[0].0, 1);
+        (of[0].2 == name.as_bytes()).then(|| (of[1].1, String::from_utf8(of[1].2.clone()).expect("UTF-8")))
+    })
+}
+
+#[test]
+fn files_hold_what_the_schema_says() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let into = directory.path().join("traces");
+    let run = |directory: &Path| {
+        let arguments = [
+            "pod",
+            "arch/systems/dgx-a100.toml",
+            "--phase",
+            "training",
+            "--stack",
+            "flash",
+            "--model",
+            "gpt2",
+            "--batch",
+            "8",
+        ];
+        let parallel = ["--parallel", "tp=2,pp=2,dp=2", "--chakra", directory.to_str().expect("UTF-8")];
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_rdusim")).args(arguments).args(parallel).output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&into);
+    let groups = std::fs::read(into.join("comm_groups.json")).expect("groups");
+    let groups: BTreeMap<String, Vec<u64>> = serde_json::from_slice(&groups).expect("an object");
+    assert_eq!(groups["0"], [0, 1]);
+    let mut sent: BTreeMap<(u64, u64, u64), u64> = BTreeMap::new();
+    for rank in 0..8 {
+        let whole = std::fs::read(into.join(format!("rank.{rank}.et"))).expect("a trace");
+        let mut bytes = &whole[..];
+        let mut messages = Vec::new();
+        while !bytes.is_empty() {
+            let length = varint(&mut bytes) as usize;
+            messages.push(fields(&bytes[..length]));
+            bytes = &bytes[length..];
+        }
+        assert_eq!(messages[0], [(1, 0, b"0.0.4".to_vec())]);
+        let mut kinds: BTreeMap<u64, u64> = BTreeMap::new();
+        for (at, node) in messages.iter().enumerate().skip(1) {
+            let number = |field: u64| node.iter().find(|of| of.0 == field).map(|of| of.1);
+            assert_eq!(number(1), Some(at as u64), "numbered from one, in order");
+            assert_eq!(attribute(node, "is_cpu_op").expect("said").0, 0);
+            for field in node.iter().filter(|field| field.0 == 5) {
+                let mut packed = &field.2[..];
+                while !packed.is_empty() {
+                    assert!((1..at as u64).contains(&varint(&mut packed)));
+                }
+            }
+            let kind = number(3).expect("a kind");
+            *kinds.entry(kind).or_default() += 1;
+            let of = |name: &str| attribute(node, name).unwrap_or_else(|| panic!("{name} of kind {kind}")).0;
+            match kind {
+                4 => assert!(number(7).is_some()),
+                5 => *sent.entry((rank, of("comm_dst"), of("comm_tag"))).or_default() += of("comm_size"),
+                6 => *sent.entry((of("comm_src"), rank, of("comm_tag"))).or_default() -= 0,
+                7 => {
+                    let group = attribute(node, "pg_name").expect("a group").1;
+                    // Sums, and gathers of what the tensor ranks of another stage have each sent a part of.
+                    let kind = of("comm_type");
+                    assert!(groups[&group].contains(&rank) && of("comm_size") > 0 && matches!(kind, 0 | 2), "{kind}");
+                }
+                other => panic!("kind {other}"),
+            }
+        }
+        assert!([4, 5, 6, 7].iter().all(|kind| kinds.contains_key(kind)), "{kinds:?}");
+    }
+    // Four micro-batches forward and as many back, of each tensor rank of each replica half of 2 x 1,024 x 768 bytes each.
+    assert_eq!(sent.len(), 2 * 2 * 2 * 4);
+    assert!(sent.values().all(|&bytes| bytes == 1024 * 768), "{sent:?}");
+    let again = directory.path().join("again");
+    run(&again);
+    assert_eq!(
+        std::fs::read(into.join("rank.5.et")).expect("a trace"),
+        std::fs::read(again.join("rank.5.et")).expect("a trace")
+    );
+}
