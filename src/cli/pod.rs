@@ -98,9 +98,10 @@ pub(super) struct PodArgs {
     /// What is done with it
     #[arg(long, value_enum)]
     pub(super) phase: PodPhase,
-    /// Decomposition: tp, pp, dp, sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1, pipedream), recompute
-    /// (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload (none, optimizer),
-    /// order (of the chips' numbers: tp-dp-pp, tp-pp-dp); such as tp=8,pp=4,dp=2
+    /// Decomposition: tp, pp, dp, cp and context (ring, ulysses), sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1,
+    /// pipedream), recompute (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload
+    /// (none, optimizer), optimizer (adam, adam-8bit, lion, adafactor, sgd), gradients (bf16, fp32, int8, powersgd:RANK),
+    /// order (tp-dp-pp, tp-pp-dp); such as tp=8,pp=4,dp=2
     #[arg(long, value_name = "KEY=VALUE,...", required_unless_present = "search")]
     pub(super) parallel: Option<String>,
     /// Find the best decomposition; what `--parallel` and `--micro-batch` give stays fixed

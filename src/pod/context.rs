@@ -6,8 +6,9 @@
 //! - *Ulysses* (Jacobs et al., *`DeepSpeed` Ulysses*, 2023): queries, keys and values are exchanged so that each chip has all tokens
 //!   of some heads, and what attention gives is exchanged back. Nothing hides.
 
+use super::choices::Context;
 use super::network::{Demand, Network};
-use super::parallel::{Context, Job, Parallel};
+use super::parallel::{Job, Parallel};
 use super::system::System;
 
 /// What moves in the attention of a layer for a micro-batch, all groups of a stage at the same time.

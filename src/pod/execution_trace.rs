@@ -2,6 +2,7 @@
 //! comes after. Times of computing are those of the chip's simulation; what moves is given as bytes, for whoever simulates links.
 
 use super::collective::CollectiveKind;
+use super::optimizer::gradient_bytes;
 use super::parallel::{Job, Recompute};
 use super::schedule::{PassKind, Work, order};
 use super::sharded::{LAYER, Piece, end_collectives, ns, pieces_of, received, tied_bytes};
@@ -368,10 +369,11 @@ impl<'t, 's> Graph<'t, 's> {
     /// What follows the last pass: reductions over the replicas and of tied tables, and the optimiser's step.
     fn ends(&mut self) {
         let (job, p) = (self.of.job, &self.of.job.parallel);
-        let (after, bytes) = (self.last, 2 * job.stage_parameters(self.stage));
+        let (after, weights) = (self.last, 2 * job.stage_parameters(self.stage));
         let mut waits: Vec<u64> = self.last.into_iter().chain(self.scatters.last().copied()).collect();
         let mut before = self.scatters.last().copied();
         for &kind in end_collectives(p) {
+            let bytes = if kind == CollectiveKind::AllReduce { gradient_bytes(job, self.stage) } else { weights };
             let reduced = self.collective("reduce gradients", kind, (bytes, self.replicas()), &[after, before]);
             before = Some(reduced);
             waits.push(reduced);

@@ -2,7 +2,8 @@
 //!
 //! The lists are what the stack's source launches; bytes are those of its operands, elements of 2 bytes, masks of 1.
 
-use super::parallel::{Context, Job};
+use super::choices::Context;
+use super::parallel::Job;
 use super::system::StackKind;
 use crate::gpu::{AttentionCall, KernelCall};
 use crate::model::{Activation, Position};

@@ -1,5 +1,6 @@
 //! Memory of a chip by kind, and what would make a step fit.
 
+use super::optimizer::{left_out_bytes, state_bytes};
 use super::parallel::{Job, Recompute, Schedule};
 use super::schedule::held;
 use super::system::{StackKind, System};
@@ -11,7 +12,7 @@ pub struct Memory {
     pub weights: u64,
     /// Their gradients, 2 bytes each, divided over the replicas from ZeRO-2.
     pub gradients: u64,
-    /// Master weights and two moments, 12 bytes a parameter, divided over the replicas from ZeRO-1; none if they lie with
+    /// Master weights and what else the optimiser keeps, 12 bytes a parameter of Adam, divided over the replicas from ZeRO-1; none if they lie with
     /// the host.
     pub optimizer: u64,
     /// What is kept for the backward pass, at the moment of the peak.
@@ -74,9 +75,13 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     Memory {
         weights: (2 * parameters * versions).div_ceil(of_weights),
         gradients: (2 * parameters).div_ceil(of_gradients),
-        optimizer: if p.offload { 0 } else { (12 * parameters).div_ceil(of_state) },
+        optimizer: if p.offload { 0 } else { state_bytes(job, stage).div_ceil(of_state) },
         activations,
-        buffers: between + if p.tp > 1 { 2 * sbh } else { 0 } + whole_units(job, stage) + around(job),
+        buffers: between
+            + if p.tp > 1 { 2 * sbh } else { 0 }
+            + whole_units(job, stage)
+            + around(job)
+            + left_out_bytes(job, stage),
         held,
         stage,
     }
@@ -137,9 +142,9 @@ pub fn of_host(system: &System, job: &Job) -> u64 {
     if !p.offload {
         return 0;
     }
-    let most = (0..p.pp).map(|stage| job.stage_parameters(stage)).max().unwrap_or(0);
+    let most = (0..p.pp).map(|stage| state_bytes(job, stage)).max().unwrap_or(0);
     let chips = system.levels.first().map_or(1, |level| level.members).min(p.chips());
-    (12 * most).div_ceil(p.sharding()[0]).saturating_mul(chips)
+    most.div_ceil(p.sharding()[0]).saturating_mul(chips)
 }
 
 /// Memory of the fullest stage.

@@ -5,6 +5,7 @@
 //! `docs/pods.md` has the rules of overlap.
 
 mod chakra;
+mod choices;
 mod collective;
 mod context;
 mod dragonfly;
@@ -15,6 +16,7 @@ mod graph;
 mod kernels;
 mod memory;
 mod network;
+mod optimizer;
 mod parallel;
 mod schedule;
 mod search;
@@ -26,6 +28,7 @@ mod system;
 mod tiles;
 mod training;
 
+pub use choices::{Context, Gradients, Optimizer};
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
 pub use dragonfly::Dragonfly;
 pub use engine::{
@@ -36,7 +39,7 @@ pub use execution_trace::{ExecutionTraces, Operation, TraceNode};
 pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};
-pub use parallel::{Context, Job, Parallel, Recompute, Schedule};
+pub use parallel::{Job, Parallel, Recompute, Schedule};
 pub use schedule::{PassKind, Work, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{

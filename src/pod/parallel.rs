@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::choices::{Context, Gradients, Optimizer, gradients};
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
 use crate::model::{Activation, Architecture, Norm, Position};
@@ -54,26 +55,6 @@ impl Schedule {
     }
 }
 
-/// How chips that have parts of a sequence work together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Context {
-    /// Keys and values go around.
-    #[default]
-    Ring,
-    /// Heads are exchanged for tokens.
-    Ulysses,
-}
-
-impl Context {
-    /// Names on the command line.
-    pub const NAMES: [(&'static str, Self); 2] = [("ring", Self::Ring), ("ulysses", Self::Ulysses)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[usize::from(self == Self::Ulysses)].0
-    }
-}
-
 /// A decomposition. Chips are numbered with the tensor rank fastest, then data, then pipeline, unless stages are adjacent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parallel {
@@ -100,6 +81,10 @@ pub struct Parallel {
     pub prefetch: u64,
     /// The optimiser's state lies in the memory of the host.
     pub offload: bool,
+    /// How weights are updated.
+    pub optimizer: Optimizer,
+    /// As what replicas add up gradients.
+    pub gradients: Gradients,
     /// Chips are numbered with the stage before the replica: the stages of a replica are neighbours.
     pub stages_adjacent: bool,
 }
@@ -118,6 +103,8 @@ impl Default for Parallel {
             zero: 0,
             prefetch: 1,
             offload: false,
+            optimizer: Optimizer::Adam,
+            gradients: Gradients::Bf16,
             stages_adjacent: false,
         }
     }
@@ -174,6 +161,15 @@ impl Parallel {
                     let found = kinds.into_iter().find(|(name, _)| *name == value);
                     parallel.offload = found.ok_or_else(|| refuse(key, value, "none or optimizer"))?.1;
                 }
+                "optimizer" => {
+                    let found = Optimizer::NAMES.iter().find(|(name, _)| *name == value);
+                    let expected = "adam, adam-8bit, lion, adafactor or sgd";
+                    parallel.optimizer = found.ok_or_else(|| refuse(key, value, expected))?.1;
+                }
+                "gradients" => {
+                    let expected = "bf16, fp32, int8 or powersgd:RANK";
+                    parallel.gradients = gradients(value).ok_or_else(|| refuse(key, value, expected))?;
+                }
                 "order" => {
                     let found = Self::ORDERS.iter().position(|order| *order == value);
                     parallel.stages_adjacent = found.ok_or_else(|| refuse(key, value, "tp-dp-pp or tp-pp-dp"))? == 1;
@@ -189,8 +185,7 @@ impl Parallel {
                 }
                 _ => {
                     let title = format!("`--parallel`: unknown key {key:?}");
-                    let keys =
-                        "keys are tp, pp, dp, cp, context, sp, schedule, recompute, zero, prefetch, offload and order";
+                    let keys = "keys are tp, pp, dp, cp, context, sp, schedule, recompute, zero, prefetch, offload, optimizer, gradients and order";
                     return Err(Diagnostic::new(title).with_help(keys));
                 }
             }
@@ -405,6 +400,13 @@ impl Job {
         }
         self.check_stages()?;
         self.check_context()?;
+        if p.gradients != Gradients::Bf16 && p.zero > 0 {
+            let title = format!(
+                "gradients={} is modelled with zero=0 only: all replicas expand the same sum",
+                p.gradients.name()
+            );
+            return Err(Diagnostic::new(title).with_help("leave `zero` or `gradients` out"));
+        }
         let most = [
             ("hidden", a.hidden, 1 << 18),
             ("feed-forward width", a.feed_forward, 1 << 20),

@@ -1,11 +1,12 @@
 //! Seconds of the passes of a part of the model on one chip, from the chip's own simulation, and of the collectives in them.
 
+use super::choices::{Context, Gradients, Optimizer};
 use super::collective::{Call, CollectiveKind, plan};
 use super::context::ContextComm;
 use super::graph::{self, Piece};
 use super::kernels;
 use super::network::Network;
-use super::parallel::{Context, Job, Recompute, Schedule};
+use super::parallel::{Job, Recompute, Schedule};
 use super::system::{Stack, StackKind, System};
 use super::tiles;
 use crate::arch::{AnyChip, Chip, Gpu};
@@ -194,6 +195,12 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
         AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.parallel.cp > 1 => {
             let title = format!("cp = {}: sequences are shared between GPUs only", job.parallel.cp);
             Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
+        }
+        AnyChip::Bsp(_) | AnyChip::Rdu(_)
+            if job.parallel.optimizer != Optimizer::Adam || job.parallel.gradients != Gradients::Bf16 =>
+        {
+            let title = "other optimisers than adam, and other gradients than bf16, are modelled on GPUs only";
+            Err(Diagnostic::new(title).with_help("leave `optimizer` and `gradients` of `--parallel` out"))
         }
         AnyChip::Bsp(chip) => tiles::pieces(chip, stack, job),
         AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.architecture.post_norm => {

@@ -7,6 +7,7 @@ use super::engine::{Actor, Plan, Reduction, ReductionPhase, Simulated, Spent, si
 use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
+use super::optimizer::{compression, gradient_bytes, notes as optimizer_notes, state_bytes};
 use super::parallel::{Job, Schedule};
 use super::schedule::order;
 use super::sharded::{self, ns, pass_times};
@@ -235,11 +236,13 @@ impl Builder<'_> {
             }
             return Ok(all / share);
         };
-        // Gradients are scaled and their norm taken; then 12 bytes of state are read and written, gradients read and
-        // weights written.
+        // Gradients are scaled and their norm taken; then the state is read and written, gradients read and weights written.
         let of_gradients = if share > 1.0 { p.sharding()[1] as f64 } else { 1.0 };
-        let bytes = self.job.stage_parameters(stage) as f64 * (6.0 / of_gradients + 28.0 / share);
-        kernel_seconds(gpu, &KernelCall::Stream { bytes, operations: bytes / 4.0 })
+        let parameters = self.job.stage_parameters(stage) as f64;
+        let of_state = 2.0 * state_bytes(self.job, stage) as f64 + 4.0 * parameters;
+        let bytes = 6.0 * parameters / of_gradients + of_state / share;
+        let update = KernelCall::Stream { bytes, operations: bytes / 4.0 };
+        compression(self.job, stage).iter().chain([&update]).map(|call| kernel_seconds(gpu, call)).sum()
     }
 
     /// Seconds that the optimiser's step takes longer if its state lies with the host: 12 bytes a parameter come over the
@@ -249,7 +252,7 @@ impl Builder<'_> {
         if !p.offload {
             return Ok(0.0);
         }
-        let bytes = (12 * self.job.stage_parameters(stage)).div_ceil(p.sharding()[0]);
+        let bytes = state_bytes(self.job, stage).div_ceil(p.sharding()[0]);
         let moving = bytes as f64 / (self.system.host.link_gb_per_s * 1e9);
         Ok((moving - self.optimizer(stage, self.optimizer_share())?).max(0.0))
     }
@@ -340,11 +343,15 @@ impl Builder<'_> {
         let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
         let kinds = sharded::end_collectives(p);
         for stage in (0..p.pp).filter(|_| !kinds.is_empty()) {
-            let size = 2 * self.job.stage_parameters(stage);
+            let weights = 2 * self.job.stage_parameters(stage);
             for (members, ranks) in Self::replica_groups(sets) {
                 let groups = self.replicas(stage, &ranks);
                 let actors = members.iter().map(|at| stage as usize * sets.len() + at).collect();
-                let plans = kinds.iter().map(|&kind| self.collective(&Call { kind, groups: &groups, bytes: size }));
+                let plans = kinds.iter().map(|&kind| {
+                    let bytes =
+                        if kind == CollectiveKind::AllReduce { gradient_bytes(self.job, stage) } else { weights };
+                    self.collective(&Call { kind, groups: &groups, bytes })
+                });
                 list.push(reduction(actors, &plans.collect::<Result<Vec<_>, _>>()?, &mut bytes));
             }
         }
@@ -405,6 +412,7 @@ impl Builder<'_> {
         let bound_s = model_flops / (peak * p.chips() as f64);
         let memory = memory::of_job(job, self.stack.kind);
         let mut notes = self.update_note(stage as u64);
+        notes.extend(optimizer_notes(job));
         if p.schedule == Schedule::PipeDream {
             notes.push(format!(
                 "pipedream is asynchronous: an update follows every micro-batch of {}, with gradients on weights that are {} \

@@ -89,6 +89,8 @@ pub(super) struct ParallelEntry {
     zero: u64,
     prefetch: u64,
     offload: &'static str,
+    optimizer: &'static str,
+    gradient_format: String,
     order: &'static str,
     /// What else a step is: the software, sequences of a step and of a micro-batch, tokens of a sequence.
     stack: &'static str,
@@ -112,6 +114,8 @@ impl ParallelEntry {
             zero: p.zero,
             prefetch: p.prefetch,
             offload: p.offload_name(),
+            optimizer: p.optimizer.name(),
+            gradient_format: p.gradients.name(),
             order: p.order_name(),
             stack: stack.kind.name(),
             batch: job.batch,

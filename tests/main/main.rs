@@ -36,6 +36,7 @@ mod penalties;
 mod pod;
 mod pod_context;
 mod pod_links;
+mod pod_optimizer;
 mod pod_search;
 mod pod_sharded;
 mod prefetch;

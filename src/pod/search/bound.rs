@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use super::super::collective::{Call, CollectiveKind, plan};
 use super::super::network::Network;
+use super::super::optimizer::gradient_bytes;
 use super::super::parallel::{Job, Recompute, Schedule};
 use super::super::sharded::{end_collectives, ns};
 use super::super::stage::{Pass, PieceTime, Pieces, TensorComm, finished, raw_pieces, tensor_comm};
@@ -115,11 +116,12 @@ impl<'s> Bounds<'s> {
     /// Collectives of replicas in a step, with how often each is done: those of streams, and those after the last pass.
     fn reductions(job: &Job) -> (Repeated, Repeated) {
         let p = &job.parallel;
-        let key = |kind, parameters: u64| (p.tp, p.replicas(), 2 * parameters, kind);
-        let stage = job.stage_parameters(0);
-        let after = end_collectives(p).iter().map(|kind| (1, key(*kind, stage))).collect();
+        let key = |kind, bytes: u64| (p.tp, p.replicas(), bytes, kind);
+        let of_stage =
+            |kind| if kind == CollectiveKind::AllReduce { gradient_bytes(job, 0) } else { 2 * job.stage_parameters(0) };
+        let after = end_collectives(p).iter().map(|kind| (1, key(*kind, of_stage(*kind)))).collect();
         let layers = job.micro_batches() * job.layers_of_part() * p.schedule.parts();
-        let layer = job.layer_parameters();
+        let layer = 2 * job.layer_parameters();
         let kinds: &[(u64, CollectiveKind)] = match p.zero {
             _ if !p.shards_passes() => &[],
             2 => &[(1, CollectiveKind::ReduceScatter)],

@@ -1,0 +1,142 @@
+//! Optimisers and compressed gradients: what they keep, move and compute. What they do to a model's quality is not simulated; what was
+//! published of it stands beside the result.
+
+use super::choices::{Gradients, Optimizer};
+use super::parallel::Job;
+use crate::gpu::KernelCall;
+use crate::model::{Activation, Position};
+use crate::units::Dtype;
+
+/// Elements of a block of 8-bit state, which has a maximum in fp32 (Dettmers et al., 2022).
+const BLOCK: u64 = 2048;
+
+/// Rows and columns of the matrices of a layer on a chip.
+fn matrices(job: &Job) -> Vec<(u64, u64)> {
+    let (a, t) = (&job.architecture, job.parallel.tp);
+    let kv = a.hidden / a.heads * a.kv_heads;
+    let up = if a.activation == Activation::GatedSilu { 2 } else { 1 };
+    vec![
+        (a.hidden, (a.hidden + 2 * kv) / t),
+        (a.hidden / t, a.hidden),
+        (a.hidden, up * a.feed_forward / t),
+        (a.feed_forward / t, a.hidden),
+    ]
+}
+
+/// The matrices of a stage on a chip, each with how many there are: those of layers, and tables.
+fn of_stage(job: &Job, stage: u64) -> Vec<(u64, u64, u64)> {
+    let (a, p) = (&job.architecture, &job.parallel);
+    let layers = job.layers_of_stage(stage).ceil() as u64;
+    let mut list: Vec<(u64, u64, u64)> = matrices(job).into_iter().map(|(n, m)| (layers, n, m)).collect();
+    let tokens = (1, a.vocabulary.div_ceil(p.tp), a.hidden);
+    if stage == 0 {
+        list.push(tokens);
+        if let Position::Learned(rows) = a.position {
+            list.push((1, rows, a.hidden));
+        }
+    }
+    if stage + 1 == p.pp && (stage > 0 || !a.tied) {
+        list.push(tokens);
+    }
+    list
+}
+
+/// Bytes of the optimiser's state of a stage on a chip, with the master weights in fp32, before it is divided.
+pub(super) fn state_bytes(job: &Job, stage: u64) -> u64 {
+    let parameters = job.stage_parameters(stage);
+    match job.parallel.optimizer {
+        Optimizer::Adam => 12 * parameters,
+        // Two moments of a byte.
+        Optimizer::Adam8bit => 6 * parameters + 2 * 4 * parameters.div_ceil(BLOCK),
+        Optimizer::Lion => 8 * parameters,
+        // Sums of the rows and of the columns of each matrix.
+        Optimizer::Adafactor => {
+            4 * parameters + of_stage(job, stage).iter().map(|(count, n, m)| 4 * count * (n + m)).sum::<u64>()
+        }
+        Optimizer::Sgd => 4 * parameters,
+    }
+}
+
+/// Bytes that a chip's gradients of a stage are when replicas add them up.
+pub(super) fn gradient_bytes(job: &Job, stage: u64) -> u64 {
+    let parameters = job.stage_parameters(stage);
+    match job.parallel.gradients {
+        Gradients::Bf16 => 2 * parameters,
+        Gradients::Fp32 => 4 * parameters,
+        Gradients::Int8 => parameters + 4 * parameters.div_ceil(BLOCK),
+        // Two factors of each matrix; biases and norms as they are.
+        Gradients::PowerSgd(rank) => {
+            let list = of_stage(job, stage);
+            let in_matrices: u64 = list.iter().map(|(count, n, m)| count * n * m).sum();
+            let factors: u64 = list.iter().map(|(count, n, m)| count * rank_of(rank, *n, *m) * (n + m)).sum();
+            2 * (factors + parameters.saturating_sub(in_matrices))
+        }
+    }
+}
+
+/// A matrix has no more than its smaller side.
+fn rank_of(rank: u64, n: u64, m: u64) -> u64 {
+    rank.min(n).min(m)
+}
+
+/// Bytes that a chip keeps of what compressing left out of the gradients of a stage.
+pub(super) fn left_out_bytes(job: &Job, stage: u64) -> u64 {
+    if matches!(job.parallel.gradients, Gradients::PowerSgd(_)) { 2 * job.stage_parameters(stage) } else { 0 }
+}
+
+/// Kernels that compress the gradients of a stage and expand what comes of them.
+pub(super) fn compression(job: &Job, stage: u64) -> Vec<KernelCall> {
+    let parameters = job.stage_parameters(stage) as f64;
+    let stream = |bytes: f64| KernelCall::Stream { bytes: bytes * parameters, operations: 2.0 * parameters };
+    match job.parallel.gradients {
+        Gradients::Bf16 | Gradients::Fp32 => Vec::new(),
+        // Read, and written as bytes; and back.
+        Gradients::Int8 => vec![stream(3.0), stream(3.0)],
+        // What was left out is added; both factors, and their product; what is left out now.
+        Gradients::PowerSgd(rank) => {
+            let mut list = vec![stream(6.0), stream(6.0)];
+            for (count, n, m) in of_stage(job, stage) {
+                let r = rank_of(rank, n, m);
+                for shape in [(n, r, m), (m, r, n), (n, m, r)] {
+                    list.push(KernelCall::Product { dtype: Dtype::Bf16, count, shape });
+                }
+            }
+            list
+        }
+    }
+}
+
+/// What was published of the quality that this keeps, if it is not the usual.
+pub(super) fn notes(job: &Job) -> Vec<String> {
+    let p = &job.parallel;
+    let optimizer = match p.optimizer {
+        Optimizer::Adam => None,
+        Optimizer::Adam8bit => Some(
+            "adam-8bit: state in bytes with a maximum for every 2,048; published as equal to 32-bit state over language, vision and \
+             translation models (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022)",
+        ),
+        Optimizer::Lion => Some(
+            "lion: one moment; published as equal to or better than Adam on language models (Chen et al., Symbolic Discovery of \
+             Optimization Algorithms, 2023), with a smaller learning rate and more weight decay",
+        ),
+        Optimizer::Adafactor => Some(
+            "adafactor: sums of rows and columns in place of the second moment, no first one; published as comparable to Adam on \
+             translation (Shazeer and Stern, Adafactor, 2018)",
+        ),
+        Optimizer::Sgd => {
+            Some("sgd: no state beside master weights; transformers are published as training worse with it")
+        }
+    };
+    let gradients = match p.gradients {
+        Gradients::Bf16 => None,
+        Gradients::Fp32 => Some("gradients are added up in fp32".to_owned()),
+        Gradients::Int8 => {
+            Some("gradients are added up as bytes: no published result on models of this size is cited".to_owned())
+        }
+        Gradients::PowerSgd(rank) => Some(format!(
+            "powersgd:{rank}: published as reaching the accuracy of whole gradients on small image and language models (Vogels et al., \
+             PowerSGD, 2019)"
+        )),
+    };
+    optimizer.map(str::to_owned).into_iter().chain(gradients).collect()
+}
