@@ -13,6 +13,7 @@ mod kernels;
 mod memory;
 mod network;
 mod parallel;
+mod pass;
 mod schedule;
 mod search;
 mod serving;
