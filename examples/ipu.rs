@@ -8,10 +8,16 @@ use std::error::Error;
 use std::path::Path;
 
 use rdusim::arch::{self, AnyChip, Bsp, SparseKernel};
-use rdusim::bsp::{Blocks, ExchangeCase, exchange_figure, gemm_seconds, moved_seconds, sparse_seconds};
+use rdusim::bsp::{
+    Blocks, ExchangeCase, Product, SparseProduct, Superstep, dynamic_plan, exchange_figure, gemm_seconds,
+    moved_seconds, parts_of, plan_gemm, run, sparse_seconds, static_plan,
+};
 use rdusim::input::Override;
+use rdusim::mode::Mode;
+use rdusim::model::{Architecture, ExpertLoad, Options, Part, Phase, Recompute, Storage, preset, write_part};
 use rdusim::sparsity::BlockMask;
 use rdusim::units::Dtype;
+use rdusim::workload;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -310,5 +316,109 @@ fn ablation() -> Outcome<()> {
         let cells = cells.map(|cell| cell.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}")));
         println!("| {name} | {} |", cells.join(" | "));
     }
+    steps_left_out()
+}
+
+/// Cycles of a plan without the steps of a name.
+fn without(chip: &Bsp, steps: &[Superstep], name: &str) -> f64 {
+    let kept: Vec<Superstep> = steps.iter().filter(|step| step.name != name).cloned().collect();
+    parts_of(chip, &kept).total()
+}
+
+/// Steps of plans left out once, the plans as they are: what no field of the chip file takes away.
+fn steps_left_out() -> Outcome<()> {
+    println!("\n## Steps of plans left out once\n");
+    println!(
+        "Share of a plan's time, per cent, at m = k = 4096, n = 2048 (dense), 1024 (sparse); d = 1/16. The plans are those found with \
+         all steps. A dash: the plan has no such step.\n"
+    );
+    let bow = chip("arch/bow.toml", &[])?;
+    let available = bow.planner.memory_share * bow.tile.sram_bytes as f64;
+    let dense = |chip: &Bsp, dtype: Dtype| {
+        let product = Product { count: 1, m: 2048, n: 4096, k: 4096, dtype, a_home: true, b_home: true, available };
+        plan_gemm(chip, &product).map(|plan| plan.steps)
+    };
+    let sparse = |side: u64, dtype: Dtype, dynamic: bool| {
+        let blocks = Blocks::of(&BlockMask::random(4096, 4096, (side, side), 1.0 / 16.0, 7));
+        let product = SparseProduct { blocks: &blocks, columns: 1024, dtype, available };
+        let plan = if dynamic { dynamic_plan(&bow, &product) } else { static_plan(&bow, &product) };
+        plan.map(|plan| plan.steps)
+    };
+    let wide = chip("arch/bow.toml", &["arch.planner.partials=fp32"])?;
+    let plans: [(&str, &Bsp, Option<Vec<Superstep>>); 7] = [
+        ("dense fp16", &bow, dense(&bow, Dtype::Fp16)),
+        ("dense fp16, sums of 32 bits", &wide, dense(&wide, Dtype::Fp16)),
+        ("static b = 16 fp16", &bow, sparse(16, Dtype::Fp16, false)),
+        ("static b = 16 fp32", &bow, sparse(16, Dtype::Fp32, false)),
+        ("static b = 1 fp16", &bow, sparse(1, Dtype::Fp16, false)),
+        ("dynamic b = 16 fp16", &bow, sparse(16, Dtype::Fp16, true)),
+        ("dynamic b = 1 fp16", &bow, sparse(1, Dtype::Fp16, true)),
+    ];
+    let names = ["reduce", "cast", "zero", "propagate", "arrange result"];
+    println!("| plan | {} |\n| --- |{}", names.join(" | "), " --- |".repeat(names.len()));
+    for (name, chip, steps) in plans {
+        let steps = steps.ok_or("no plan")?;
+        let all = parts_of(chip, &steps).total();
+        let cells = names.map(|step| {
+            let share = 100.0 * (1.0 - without(chip, &steps, step) / all);
+            if steps.iter().any(|of| of.name == step) { format!("{share:.1}") } else { "-".to_owned() }
+        });
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+    functions_left_out(&bow)
+}
+
+/// A layer of GPT-13B without what is assumed of functions, rows and layouts.
+fn functions_left_out(bow: &Bsp) -> Outcome<()> {
+    let (architecture, _) = preset("gpt-13b")?;
+    let options = Options {
+        name: "a layer of GPT-13B".to_owned(),
+        architecture: Architecture { layers: 1, ..architecture },
+        phase: Phase::Forward,
+        batch: 1,
+        sequence: 2048,
+        context: 2048,
+        dtype: "fp16".to_owned(),
+        sparsity: None,
+        optimizer: "adam".to_owned(),
+        recompute: Recompute::None,
+        dropout: false,
+        storage: Storage::default(),
+        expert_load: ExpertLoad::default(),
+        weights: Vec::new(),
+        notes: Vec::new(),
+    };
+    let text = write_part(&options, Part::default())?;
+    let workload = workload::parse("layer.toml", &text, &[], 0)?;
+    println!("\n## A whole layer of GPT-13B, forward, 2,048 tokens, on Bow: terms left out once\n");
+    println!("Milliseconds, streaming of what cannot be resident apart.\n");
+    println!("| left out | kernel by kernel | fused |\n| --- | --- | --- |");
+    let terms: [(&str, &[&str]); 6] = [
+        ("nothing", &[]),
+        ("copies when a layout changes", &["arch.tile.copy_bytes_per_cycle=4000"]),
+        ("start and end of vertices", &["arch.planner.vertex_cycles=0"]),
+        ("starts of programs", &["arch.program.start_us=0"]),
+        ("barriers and setup", &["arch.exchange.sync_cycles=0", "arch.exchange.setup_cycles=0"]),
+        ("bytes of exchanges", &["arch.exchange.bytes_per_cycle=4000"]),
+    ];
+    let apart = |chip: &Bsp, outcome: &rdusim::outcome::Outcome| {
+        let streamed: u64 = outcome.sections.iter().flat_map(|of| &of.busy.tiers).map(|(_, cycles)| cycles).sum();
+        (outcome.cycles - streamed) as f64 / chip.clock_hz as f64 * 1e3
+    };
+    for (name, sets) in terms {
+        let chip = chip("arch/bow.toml", sets)?;
+        let found = run(&chip, &workload, &[Mode::Kbk, Mode::Fused])?;
+        println!("| {name} | {:.3} | {:.3} |", apart(&chip, &found[0]), apart(&chip, &found[1]));
+    }
+    let found = run(bow, &workload, &[Mode::Kbk, Mode::Fused])?;
+    let is_product =
+        |name: &String| workload.operators.iter().any(|of| of.name == *name && of.kind == workload::OperatorKind::Gemm);
+    let functions = |outcome: &rdusim::outcome::Outcome| {
+        let stages = outcome.sections.iter().flat_map(|section| &section.stages);
+        let others = stages.filter(|stage| !stage.operators.iter().all(is_product));
+        others.map(|stage| stage.busiest_cycles).sum::<u64>() as f64 / bow.clock_hz as f64 * 1e3
+    };
+    let less = [0, 1].map(|at| apart(bow, &found[at]) - functions(&found[at]));
+    println!("| cycles of functions and rows | {:.3} | {:.3} |", less[0], less[1]);
     Ok(())
 }

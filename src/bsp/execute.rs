@@ -79,20 +79,24 @@ fn part(extent: u64, group: u64, parts: u64, part: u64) -> Range<u64> {
 }
 
 /// Share `share` of `shares` of a range, the first ones longer by one.
-fn share(range: &Range<u64>, shares: u64, share: u64) -> Range<u64> {
+pub(super) fn share(range: &Range<u64>, shares: u64, share: u64) -> Range<u64> {
     let length = range.end - range.start;
     let begin = |at: u64| range.start + at * (length / shares) + at.min(length % shares);
     begin(share)..begin(share + 1)
 }
 
+/// A small number at a place of an operand (splitmix64).
+pub(super) fn small_number(seed: u64, operand: u64, row: u64, column: u64) -> i64 {
+    let mut mixed = seed ^ (operand << 62) ^ (row << 31) ^ column;
+    mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 61).cast_signed() - 3
+}
+
 impl Run {
-    /// A small number at a place of an operand (splitmix64).
     fn number(&self, operand: u64, row: u64, column: u64) -> i64 {
-        let mut mixed = self.seed ^ (operand << 62) ^ (row << 31) ^ column;
-        mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 61).cast_signed() - 3
+        small_number(self.seed, operand, row, column)
     }
 
     fn tiles(&self) -> Vec<Tile> {

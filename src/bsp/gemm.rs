@@ -188,7 +188,8 @@ impl Planner<'_> {
             if each == 0 {
                 continue;
             }
-            let cycles = slice.products * self.amp.cycles(slice.rows, slice.input_groups, slice.output_groups, zero);
+            let of = |zero| slice.products * self.amp.cycles(slice.rows, slice.input_groups, slice.output_groups, zero);
+            let cycles = of(false);
             // Rows that stay on their tile come once for all passes over the outputs.
             let again = if grid.depth_passes == 1 { grid.output_passes } else { 1 };
             let times = each * grid.output_passes;
@@ -198,6 +199,11 @@ impl Planner<'_> {
             step.wire_cycles = wire;
             step.times = times;
             steps.push(step.holds(temporary));
+            if zero {
+                let mut step = Superstep::compute(chip, "zero", of(true) - cycles, tiles);
+                step.times = times;
+                steps.push(step);
+            }
         }
         if grid.depth > 1 {
             let all = slice.sum_bytes * grid.output_passes as f64;

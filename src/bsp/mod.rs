@@ -23,7 +23,7 @@ pub use self::account::bound_cycles;
 pub use self::cases::{ExchangeCase, exchange_figure, gemm_seconds, moved_seconds, sparse_seconds};
 pub use self::execute::{Executed, execute};
 pub use self::gemm::{GemmPlan, Grid, Product, plan as plan_gemm};
-pub use self::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, static_plan};
+pub use self::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, execute_sparse, sampled_plan, static_plan};
 pub use self::step::{Parts, Superstep, most_temporary, parts_of};
 pub use self::verify::{VerifiedProduct, verify};
 

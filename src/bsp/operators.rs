@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::gemm::{self, GemmPlan, Product};
 use super::live::{Live, MOST_PARTS, read_bytes};
-use super::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, static_plan};
+use super::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, sampled_plan, static_plan};
 use super::step::{Superstep, most_temporary};
 use super::vertex;
 use crate::arch::{Bsp, SparseKernel};
@@ -174,22 +174,28 @@ impl<'a> Operators<'a> {
         let all = form.dense_macs();
         let stored = workload.stored_macs(op);
         let weight = workload.tensors[b].mask.clone();
-        let sparse = weight.as_ref().and_then(|mask| self.sparse(mask, workload.base(b), &product));
+        let result = workload.tensors[operator.output].mask.clone();
+        let sparse = match (&weight, &result) {
+            (Some(mask), _) => self.sparse(mask, workload.base(b), &product),
+            (None, Some(mask)) => self.sampled(mask, workload.base(operator.output), &product),
+            (None, None) => None,
+        };
         let faster = sparse.filter(|plan| {
             let fits = most_temporary(&plan.steps) <= available;
             let dense_fits = most_temporary(&dense.steps) <= available;
             !dense_fits || (fits && plan.cycles < dense.cycles)
         });
         let is_sparse = faster.is_some();
-        let (steps, tiles, shape) = match faster {
-            Some(plan) => (plan.steps, plan.tiles, format!("{}; imbalance {:.2}", plan.shape, plan.imbalance)),
-            None => {
-                let mut steps = dense.steps;
-                steps.iter_mut().for_each(|step| step.times *= parts);
-                (steps, dense.grid.tiles(), told(&dense.grid))
+        let (steps, tiles, shape) = if let Some(plan) = faster {
+            (plan.steps, plan.tiles, format!("{}; imbalance {:.2}", plan.shape, plan.imbalance))
+        } else {
+            let mut steps = dense.steps;
+            for step in &mut steps {
+                step.times *= parts;
             }
+            (steps, dense.grid.tiles(), told(&dense.grid))
         };
-        let has_mask = weight.is_some() || workload.tensors[operator.output].mask.is_some();
+        let has_mask = weight.is_some() || result.is_some();
         let macs = if is_sparse { stored } else { all };
         Planned {
             op,
@@ -225,6 +231,18 @@ impl<'a> Operators<'a> {
         let plan = gemm::plan(self.chip, &rounded).unwrap_or(none);
         self.known.insert(key, plan.clone());
         plan
+    }
+
+    /// A product of which the stored blocks of the result are wanted.
+    fn sampled(&mut self, mask: &BlockMask, result: TensorId, product: &Product) -> Option<SparsePlan> {
+        let chip = self.chip;
+        let is_result = mask.rows() == product.m && mask.columns() == product.n;
+        if product.count > 1 || chip.planner.sparse == SparseKernel::Dense || !is_result {
+            return None;
+        }
+        let blocks = self.blocks.entry(result.index() * 2).or_insert_with(|| Blocks::of(mask));
+        let Product { k: columns, dtype, available, .. } = *product;
+        sampled_plan(chip, &SparseProduct { blocks, columns, dtype, available })
     }
 
     fn sparse(&mut self, mask: &BlockMask, weight: TensorId, product: &Product) -> Option<SparsePlan> {

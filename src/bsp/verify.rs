@@ -2,7 +2,8 @@
 
 use super::execute::{Executed, execute};
 use super::gemm::{self, Product};
-use crate::arch::Bsp;
+use super::sparse::{Blocks, SparseProduct, execute_sparse};
+use crate::arch::{Bsp, SparseKernel};
 use crate::diagnostics::Diagnostic;
 use crate::workload::{OperatorKind, Workload};
 
@@ -19,7 +20,8 @@ pub struct VerifiedProduct {
     pub executed: Executed,
 }
 
-/// Plans the products of a graph and runs them on whole numbers drawn from `seed`: one of each operator, its weight dense.
+/// Plans the products of a graph and runs them on whole numbers drawn from `seed`: one of each operator, on the sparse kernel that
+/// the chip file names where its weight has a mask.
 ///
 /// # Errors
 /// Products of more than `most_macs` multiply-accumulates together, or none.
@@ -27,12 +29,13 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
     let mut forms = Vec::new();
     for (op, operator) in workload.operators.iter_enumerated() {
         if let Some(form) = workload.form(op).filter(|_| operator.kind == OperatorKind::Gemm) {
-            forms.push((operator.name.clone(), form, workload.tensors[operator.inputs[0]].dtype));
+            let mask = workload.tensors[operator.inputs[1]].mask.clone();
+            forms.push((operator.name.clone(), form, workload.tensors[operator.inputs[0]].dtype, mask));
         }
     }
     let needed = forms
         .iter()
-        .fold(0_u64, |sum, (_, form, _)| sum.saturating_add(form.m.saturating_mul(form.n).saturating_mul(form.k)));
+        .fold(0_u64, |sum, (_, form, _, _)| sum.saturating_add(form.m.saturating_mul(form.n).saturating_mul(form.k)));
     if forms.is_empty() {
         return Err(Diagnostic::new(format!("`{}` has no product, and products are what is verified", workload.name)));
     }
@@ -45,7 +48,19 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
     }
     let available = chip.planner.memory_share * chip.tile.sram_bytes as f64;
     let mut list = Vec::with_capacity(forms.len());
-    for (operator, form, dtype) in forms {
+    for (operator, form, dtype, mask) in forms {
+        let extents = [form.m, form.n, form.k];
+        let kernel = chip.planner.sparse;
+        if let Some(mask) = mask.filter(|_| kernel != SparseKernel::Dense && form.heads * form.instances == 1) {
+            let transposes = mask.rows() != form.k || mask.columns() != form.n;
+            let blocks = if transposes { Blocks::of(&mask.transposed()) } else { Blocks::of(&mask) };
+            let product = SparseProduct { blocks: &blocks, columns: form.m, dtype, available };
+            if let Some(executed) = execute_sparse(chip, &product, kernel, seed) {
+                let tiles = executed.received.len() as u64;
+                list.push(VerifiedProduct { operator, extents, tiles, executed });
+                continue;
+            }
+        }
         let product =
             Product { count: 1, m: form.m, n: form.n, k: form.k, dtype, a_home: true, b_home: true, available };
         let plan = gemm::plan(chip, &product);
@@ -56,7 +71,7 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
                 chip.name
             )));
         };
-        list.push(VerifiedProduct { operator, extents: [form.m, form.n, form.k], tiles, executed });
+        list.push(VerifiedProduct { operator, extents, tiles, executed });
     }
     Ok(list)
 }

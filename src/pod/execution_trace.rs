@@ -4,9 +4,10 @@
 use super::collective::CollectiveKind;
 use super::optimizer::gradient_bytes;
 use super::parallel::{Job, Recompute};
+use super::pass::{Pass, Pieces};
 use super::schedule::{PassKind, Work, order};
 use super::sharded::{LAYER, Piece, end_collectives, ns, pieces_of, received, tied_bytes};
-use super::stage::{Pass, Pieces, TensorComm, pieces, tensor_comm};
+use super::stage::{TensorComm, pieces, tensor_comm};
 use super::system::{Stack, System};
 use super::training::{transfer_bytes, update_seconds};
 use crate::diagnostics::Diagnostic;

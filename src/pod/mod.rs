@@ -18,6 +18,7 @@ mod memory;
 mod network;
 mod optimizer;
 mod parallel;
+mod pass;
 mod schedule;
 mod search;
 mod serving;

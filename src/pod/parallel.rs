@@ -335,13 +335,13 @@ impl Job {
                 Diagnostic::new("stages of different depth are not divided into parts or units").with_help(help)
             );
         }
-        if list.len() as u64 != pp || list.iter().any(|layers| *layers <= 0.0 || (layers * 2.0).fract() != 0.0) {
+        if list.len() as u64 != pp || list.iter().any(|layers| *layers <= 0.0 || (layers * 2.0).fract() > 0.0) {
             let title =
                 format!("`--stage-layers` has {} numbers, expected {pp} counts of layers, in halves", list.len());
             return Err(Diagnostic::new(title));
         }
         let sum: f64 = list.iter().sum();
-        if sum != layers as f64 {
+        if (sum - layers as f64).abs() > 0.25 {
             return Err(Diagnostic::new(format!(
                 "`--stage-layers` are {sum} layers together, {} has {layers}",
                 self.model

@@ -7,7 +7,7 @@
 use super::collective::{Call, CollectiveKind, Planned};
 use super::engine::{Collective, Passes, Stream, Unit};
 use super::parallel::{Job, Parallel, Schedule};
-use super::stage::{Pass, PieceTime, Pieces};
+use super::pass::{Pass, PieceTime, Pieces};
 use crate::diagnostics::Diagnostic;
 
 /// Kinds of units: their index among the collectives of a stream.

@@ -7,6 +7,7 @@ use super::graph::{self, Piece};
 use super::kernels;
 use super::network::Network;
 use super::parallel::{Job, Recompute, Schedule};
+use super::pass::{Pass, PieceTime, Pieces};
 use super::system::{Stack, StackKind, System};
 use super::tiles;
 use crate::arch::{AnyChip, Chip, Gpu};
@@ -16,91 +17,6 @@ use crate::gpu::{KernelCall, kernel_seconds};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, StopReason};
 use crate::workload::{self, Phase};
-
-/// Seconds of a pass.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Pass {
-    /// Kernels or sections.
-    pub compute: f64,
-    /// What is computed again.
-    pub recompute: f64,
-    /// Collectives of the tensor group.
-    pub tensor_comm: f64,
-    /// What chips that share a sequence exchange and does not hide.
-    pub context_comm: f64,
-    /// Waiting for the host to launch what follows.
-    pub waiting: f64,
-}
-
-impl Pass {
-    /// Several times over.
-    #[must_use]
-    pub(super) fn times(self, count: u64) -> Self {
-        self.scaled(count as f64)
-    }
-
-    /// A share of it, or several.
-    #[must_use]
-    pub(super) fn scaled(self, n: f64) -> Self {
-        Self {
-            compute: self.compute * n,
-            recompute: self.recompute * n,
-            tensor_comm: self.tensor_comm * n,
-            context_comm: self.context_comm * n,
-            waiting: self.waiting * n,
-        }
-    }
-
-    /// One after the other.
-    #[must_use]
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            compute: self.compute + other.compute,
-            recompute: self.recompute + other.recompute,
-            tensor_comm: self.tensor_comm + other.tensor_comm,
-            context_comm: self.context_comm + other.context_comm,
-            waiting: self.waiting + other.waiting,
-        }
-    }
-
-    /// Seconds on the chip.
-    pub(super) fn seconds(&self) -> f64 {
-        self.compute + self.recompute + self.tensor_comm + self.context_comm + self.waiting
-    }
-
-    /// The same with what the chip waits for if the host takes `host` seconds to launch it: the host runs ahead where the
-    /// chip is slower, and the chip never ends before the host has launched the last kernel.
-    #[must_use]
-    fn launched(self, host: f64) -> Self {
-        Self { waiting: (host - self.seconds()).max(0.0), ..self }
-    }
-}
-
-/// Forward and backward pass of a piece, and the optimiser's step on its weights.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct PieceTime {
-    /// Forward.
-    pub forward: Pass,
-    /// Backward, without the pass for gradients of weights if the schedule has one.
-    pub backward: Pass,
-    /// The pass for gradients of weights.
-    pub weights: Pass,
-    /// The optimiser's step, where the chip's simulation has one.
-    pub update: f64,
-}
-
-/// Times of the pieces that stages are made of.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Pieces {
-    /// All layers of a part.
-    pub layers: PieceTime,
-    /// The embedding.
-    pub embedding: PieceTime,
-    /// The logits and the loss.
-    pub logits: PieceTime,
-    /// Gathering what the tensor ranks of another stage have each sent a part of.
-    pub received: f64,
-}
 
 /// Collectives of a micro-batch between the chips that share its layers or its tokens.
 #[derive(Debug, Clone, Default)]

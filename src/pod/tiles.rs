@@ -6,7 +6,7 @@
 use super::graph::{self, Piece};
 use super::memory;
 use super::parallel::{Job, Recompute, Schedule};
-use super::stage::{Pass, PieceTime, Pieces};
+use super::pass::{Pass, PieceTime, Pieces};
 use super::system::Stack;
 use crate::arch::Bsp;
 use crate::bsp;

@@ -50,6 +50,7 @@ const MODULES: [(&str, &[&str]); 29] = [
             "fluid",
             "compile",
             "gpu",
+            "bsp",
         ],
     ),
     ("map", &["index", "arch", "workload", "program", "cost", "outcome"]),

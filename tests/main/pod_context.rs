@@ -54,11 +54,11 @@ fn work_and_memory_are_shared() {
     let mut system = system();
     let (alone, ring) = (run(&system, "cp=1", 2), run(&system, "cp=4", 2));
     let shared = ring.time.compute * 4.0 / alone.time.compute;
-    assert!((1.0..1.15).contains(&shared), "{shared}");
+    assert!((1.0..1.25).contains(&shared), "{shared}");
     assert_eq!((alone.time.context_comm, ring.time.context_comm), (0.0, 0.0));
     assert!(ring.memory.activations * 4 <= alone.memory.activations && ring.memory.weights == alone.memory.weights);
     let ulysses = run(&system, "cp=4,context=ulysses", 2);
-    assert!(ulysses.time.context_comm > 0.0 && ulysses.time.compute * 4.0 / alone.time.compute < 1.15);
+    assert!(ulysses.time.context_comm > 0.0 && ulysses.time.compute * 4.0 / alone.time.compute < 1.25);
     // A slow link shows what cannot hide: never more than all of it.
     system.levels[0].link_gb_per_s /= 100.0;
     let slow = run(&system, "cp=4", 2);

@@ -36,39 +36,8 @@ struct Load {
 
 /// The fastest plan that fits, or the one that needs the least memory; `None` if nothing is stored.
 pub fn dynamic_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePlan> {
-    let single = product.dtype == Dtype::Fp32;
-    let planner = Dynamic {
-        chip,
-        product,
-        kernel: Kernel { chip, block: product.blocks.side, single },
-        wide: single || chip.planner.dynamic_wide_partials,
-    };
-    if product.blocks.count == 0 {
-        return None;
-    }
-    let (block_rows, block_columns) = product.blocks.shape();
-    let grains = product.columns.div_ceil(chip.tile.vector_bytes / product.dtype.bytes().max(1));
-    let tiles = chip.tile.count;
-    let mut best: Option<(bool, f64, Grid)> = None;
-    for columns in splits(grains, tiles) {
-        for depth in splits(block_columns, tiles / columns) {
-            for rows in splits(block_rows, tiles / (columns * depth)) {
-                let grid = Grid { rows, depth, columns };
-                if !planner.offsets_fit(&grid) {
-                    continue;
-                }
-                let load = planner.even_load(&grid);
-                let steps = planner.steps(&grid, &load);
-                let (cycles, temporary) = (parts_of(chip, &steps).total(), most_temporary(&steps));
-                let fits = temporary <= product.available;
-                let rank = if fits { cycles } else { temporary };
-                if best.as_ref().is_none_or(|(known, of, _)| (fits && !known) || (fits == *known && rank < *of)) {
-                    best = Some((fits, rank, grid));
-                }
-            }
-        }
-    }
-    let (_, _, grid) = best?;
+    let planner = Dynamic::new(chip, product);
+    let grid = planner.chosen()?;
     let load = planner.real_load(&grid);
     let steps = planner.steps(&grid, &load);
     Some(SparsePlan {
@@ -82,6 +51,80 @@ pub fn dynamic_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePla
         imbalance: load.blocks / load.mean_blocks.max(1e-9),
         propagation_steps: load.spread.steps,
     })
+}
+
+/// The plan part by part, as far as numbers need it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DynamicLayout {
+    /// Parts of the rows, of the columns of blocks, and splits of the dense columns.
+    pub(super) grid: (u64, u64, u64),
+    /// Dense columns of a split.
+    pub(super) columns: u64,
+    /// Blocks that the buckets of a part have room for together.
+    pub(super) room: u64,
+    /// Bytes of a bucket.
+    pub(super) bucket_bytes: u64,
+    /// Steps in which buckets are passed on.
+    pub(super) steps: u64,
+}
+
+/// The layout of the plan that [`dynamic_plan`] finds.
+pub(super) fn dynamic_layout(chip: &Bsp, product: &SparseProduct<'_>) -> Option<DynamicLayout> {
+    let planner = Dynamic::new(chip, product);
+    let grid = planner.chosen()?;
+    let load = planner.real_load(&grid);
+    Some(DynamicLayout {
+        grid: (grid.rows, grid.depth, grid.columns),
+        columns: planner.columns(&grid),
+        room: (planner.room(&grid) * grid.columns as f64) as u64,
+        bucket_bytes: planner.bucket_bytes(&grid, &load) as u64,
+        steps: load.spread.steps,
+    })
+}
+
+impl<'a> Dynamic<'a> {
+    fn new(chip: &'a Bsp, product: &'a SparseProduct<'a>) -> Self {
+        let single = product.dtype == Dtype::Fp32;
+        Self {
+            chip,
+            product,
+            kernel: Kernel { chip, block: product.blocks.side, single },
+            wide: single || chip.planner.dynamic_wide_partials,
+        }
+    }
+}
+
+impl Dynamic<'_> {
+    /// The fastest grid on an even pattern.
+    fn chosen(&self) -> Option<Grid> {
+        let (planner, product, chip) = (self, self.product, self.chip);
+        if product.blocks.count == 0 {
+            return None;
+        }
+        let (block_rows, block_columns) = product.blocks.shape();
+        let grains = product.columns.div_ceil(chip.tile.vector_bytes / product.dtype.bytes().max(1));
+        let tiles = chip.tile.count;
+        let mut best: Option<(bool, f64, Grid)> = None;
+        for columns in splits(grains, tiles) {
+            for depth in splits(block_columns, tiles / columns) {
+                for rows in splits(block_rows, tiles / (columns * depth)) {
+                    let grid = Grid { rows, depth, columns };
+                    if !planner.offsets_fit(&grid) {
+                        continue;
+                    }
+                    let load = planner.even_load(&grid);
+                    let steps = planner.steps(&grid, &load);
+                    let (cycles, temporary) = (parts_of(chip, &steps).total(), most_temporary(&steps));
+                    let fits = temporary <= product.available;
+                    let rank = if fits { cycles } else { temporary };
+                    if best.as_ref().is_none_or(|(known, of, _)| (fits && !known) || (fits == *known && rank < *of)) {
+                        best = Some((fits, rank, grid));
+                    }
+                }
+            }
+        }
+        best.map(|(_, _, grid)| grid)
+    }
 }
 
 struct Dynamic<'a> {
@@ -171,13 +214,13 @@ impl Dynamic<'_> {
             columns: if side > 1.0 { (columns / self.kernel.threads()).ceil() } else { columns },
         };
         let vertex = self.vertex(&work);
-        let busiest = zeroing(&self.kernel, sum_bytes) + vertex;
         let received = dense_in + buckets_in;
-        let mut multiply = Superstep::compute(chip, "distribute and multiply", busiest, tiles);
+        let mut multiply = Superstep::compute(chip, "distribute and multiply", vertex, tiles);
         multiply.mean_cycles *= load.mean_blocks / load.blocks.max(1.0);
         let mut multiply = multiply.receives(chip, received, received * tiles as f64);
         multiply.wire_cycles = dense_in / (rate * bus(grid.rows)) + buckets_in / of_buckets;
-        let mut steps = vec![multiply.holds(dense_in + buckets_in + 2.0 * bucket + sum_bytes)];
+        let zero = Superstep::compute(chip, "zero", zeroing(&self.kernel, sum_bytes), tiles);
+        let mut steps = vec![multiply.holds(dense_in + buckets_in + 2.0 * bucket + sum_bytes), zero];
         if load.spread.steps > 0 {
             let foreign = BucketWork { own_buckets: 0.0, blocks: 0.0, rows: 0.0, ..work };
             let all = bucket * grid.columns as f64;

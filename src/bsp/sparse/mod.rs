@@ -6,7 +6,9 @@
 mod blocks;
 mod bucket_plan;
 mod buckets;
+mod execute;
 mod on_tile;
+mod sampled;
 mod static_plan;
 
 use super::step::Superstep;
@@ -15,6 +17,8 @@ use crate::units::Dtype;
 
 pub use blocks::Blocks;
 pub use bucket_plan::dynamic_plan;
+pub use execute::execute_sparse;
+pub use sampled::sampled_plan;
 pub use static_plan::static_plan;
 
 /// A sparse matrix times a dense one of `columns` columns.

@@ -44,32 +44,8 @@ struct Load {
 
 /// The fastest plan that fits, or the one that needs the least memory; `None` if nothing is stored.
 pub fn static_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePlan> {
-    let planner = Static {
-        chip,
-        product,
-        kernel: Kernel { chip, block: product.blocks.side, single: product.dtype == Dtype::Fp32 },
-        grain: chip.tile.vector_bytes / product.dtype.bytes().max(1),
-    };
-    if product.blocks.count == 0 {
-        return None;
-    }
-    let mut best: Option<(bool, f64, Choice)> = None;
-    let grains = product.columns.div_ceil(planner.grain);
-    for bands in 1..=MOST_BANDS.min(product.blocks.columns) {
-        let Some((bounds, blocks)) = planner.bands(bands) else { continue };
-        for splits in 1..=MOST_SPLITS.min(grains) {
-            let choice = Choice { splits, bounds: bounds.clone(), blocks: blocks.clone() };
-            let Some(load) = planner.even_load(&choice) else { continue };
-            let steps = planner.steps(&choice, &load);
-            let (cycles, temporary) = (parts_of(chip, &steps).total(), most_temporary(&steps));
-            let fits = temporary <= product.available;
-            let rank = if fits { cycles } else { temporary };
-            if best.as_ref().is_none_or(|(known, of, _)| (fits && !known) || (fits == *known && rank < *of)) {
-                best = Some((fits, rank, choice));
-            }
-        }
-    }
-    let (_, _, choice) = best?;
+    let planner = Static::new(chip, product);
+    let choice = planner.chosen()?;
     let load = planner.real_load(&choice)?;
     let steps = planner.steps(&choice, &load);
     let bands = choice.blocks.len();
@@ -84,6 +60,81 @@ pub fn static_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePlan
         imbalance: load.blocks / load.mean_blocks.max(1e-9),
         propagation_steps: 0,
     })
+}
+
+/// A block by its row and its column.
+pub(super) type Block = (u32, u32);
+
+/// A band: its first column of blocks and the end, and the blocks of each of its tiles.
+pub(super) type Band = (std::ops::Range<usize>, Vec<Vec<Block>>);
+
+/// The plan tile by tile, as far as numbers need it.
+#[derive(Debug, Clone)]
+pub(super) struct StaticLayout {
+    /// Splits of the dense columns.
+    pub(super) splits: u64,
+    /// Dense columns of a split.
+    pub(super) columns: u64,
+    /// The bands in order.
+    pub(super) bands: Vec<Band>,
+}
+
+/// The layout of the plan that [`static_plan`] finds.
+pub(super) fn static_layout(chip: &Bsp, product: &SparseProduct<'_>) -> Option<StaticLayout> {
+    let planner = Static::new(chip, product);
+    let choice = planner.chosen()?;
+    let tiles = planner.tiles_of(&choice)?;
+    let band = |(at, &of_band): (usize, &u64)| {
+        let range = choice.bounds[at]..choice.bounds[at + 1];
+        let within = |row: &'_ Vec<u32>| -> Vec<u32> {
+            row.iter().copied().filter(|&column| range.contains(&(column as usize))).collect()
+        };
+        let rows = (0_u32..).zip(&product.blocks.rows);
+        let blocks: Vec<(u32, u32)> =
+            rows.flat_map(|(row, columns)| within(columns).into_iter().map(move |column| (row, column))).collect();
+        let each = choice.blocks[at].div_ceil(of_band).max(1) as usize;
+        (range.clone(), blocks.chunks(each).map(<[_]>::to_vec).collect())
+    };
+    let bands = tiles.iter().enumerate().map(band).collect();
+    Some(StaticLayout { splits: choice.splits, columns: planner.columns(&choice), bands })
+}
+
+impl<'a> Static<'a> {
+    fn new(chip: &'a Bsp, product: &'a SparseProduct<'a>) -> Self {
+        Self {
+            chip,
+            product,
+            kernel: Kernel { chip, block: product.blocks.side, single: product.dtype == Dtype::Fp32 },
+            grain: chip.tile.vector_bytes / product.dtype.bytes().max(1),
+        }
+    }
+}
+
+impl Static<'_> {
+    /// The fastest choice on an even pattern.
+    fn chosen(&self) -> Option<Choice> {
+        let (planner, product, chip) = (self, self.product, self.chip);
+        if product.blocks.count == 0 {
+            return None;
+        }
+        let mut best: Option<(bool, f64, Choice)> = None;
+        let grains = product.columns.div_ceil(planner.grain);
+        for bands in 1..=MOST_BANDS.min(product.blocks.columns) {
+            let Some((bounds, blocks)) = planner.bands(bands) else { continue };
+            for splits in 1..=MOST_SPLITS.min(grains) {
+                let choice = Choice { splits, bounds: bounds.clone(), blocks: blocks.clone() };
+                let Some(load) = planner.even_load(&choice) else { continue };
+                let steps = planner.steps(&choice, &load);
+                let (cycles, temporary) = (parts_of(chip, &steps).total(), most_temporary(&steps));
+                let fits = temporary <= product.available;
+                let rank = if fits { cycles } else { temporary };
+                if best.as_ref().is_none_or(|(known, of, _)| (fits && !known) || (fits == *known && rank < *of)) {
+                    best = Some((fits, rank, choice));
+                }
+            }
+        }
+        best.map(|(_, _, choice)| choice)
+    }
 }
 
 struct Static<'a> {
@@ -259,14 +310,14 @@ impl Static<'_> {
         let sums = load.rows * block * columns;
         let mut multiply = Superstep::compute(chip, "multiply", load.vertex, tiles);
         multiply.mean_cycles = load.mean_vertex * tiles as f64 / chip.tile.count as f64;
-        if self.kernel.single && self.kernel.block > 4 {
-            multiply.busiest_cycles += zeroing(&self.kernel, sums * 4.0);
-        }
         let mut multiply = multiply.receives(chip, dense + shared, (dense + shared) * tiles as f64);
         // Rows of the dense matrix go to a whole band at once: a tile waits for those that it does not need, too.
         let passing = load.passing.max(load.needed) * block * columns * bytes;
         multiply.wire_cycles = passing / (rate * chip.exchange.shared_bus_tiles as f64) + shared / rate;
         let mut steps = vec![multiply.holds(dense + stored + sums * bytes)];
+        if self.kernel.single && self.kernel.block > 4 {
+            steps.push(Superstep::compute(chip, "zero", zeroing(&self.kernel, sums * 4.0), tiles));
+        }
         if load.sources > 1.0 {
             let received = sums * bytes * (load.sources - 1.0) / load.sources;
             let cycles =

@@ -113,7 +113,7 @@ fn tell_section(text: &mut String, section: &SectionEntry, time_s: f64) {
             section.name,
             si(section.time_s, "s"),
             percent(section.time_s / time_s),
-            reason(&section.bound_by),
+            reason(&section.bound_by, section.resources.first().is_some_and(|resource| resource.units == "tiles")),
         ),
     );
     let told: Vec<String> = section.resources.iter().filter(|r| r.share >= 0.005).map(busy).collect();
@@ -121,8 +121,12 @@ fn tell_section(text: &mut String, section: &SectionEntry, time_s: f64) {
 }
 
 /// What a cause means.
-fn reason(bound_by: &str) -> String {
+fn reason(bound_by: &str, on_tiles: bool) -> String {
     let why = match bound_by {
+        "compute" if on_tiles => "the tiles have work for most of the time",
+        "imbalance" if on_tiles => "one tile has more to do than the others, which wait",
+        "link" if on_tiles => "the tile that receives most over the exchange",
+        "fill" if on_tiles => "barriers before exchanges",
         "compute" => "its busiest stage has work all the time",
         "imbalance" => "one unit of its busiest stage has more to do than the others, which wait",
         "ag" => "an address generator moves no more bytes",
