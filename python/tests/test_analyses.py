@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -249,21 +250,27 @@ def test_the_interpreter_is_free_meanwhile():
     assert counted > 20
 
 
+def processor_s(pid: int) -> float:
+    """Seconds that a process has been on processors (user and system; a name in parentheses comes before)."""
+    words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 #: Calls that take many seconds on any machine.
 LONG = {
     "compare": 'rs.compare("sn10", "gpt13b-mlp-sparse", effort="thorough", uncertainty=True, samples=4000)',
     "run": 'rs.run("sn10", rs.Workload("tiny-mlp").with_(dims__tokens=4096, dims__d_ff=1024), fidelity="cycle")',
     "explain": 'rs.explain("sn10", "gpt13b-mlp-sparse", uncertainty=True)',
-    "verify": 'rs.verify("sn10", "gpt13b-mlp", max_flops=10**12)',
+    "verify": 'rs.verify("sn10", "gpt13b-mlp", max_flops=10**11)',
     "validate": 'rs.validate()',
     "prove": 'rs.prove("sn10", rs.Workload.model("gpt-13b", phase="training", batch=2, seq=2048))',
-    "pod": 'rs.pod("dgx-a100", "gpt-13b", parallel=dict(tp=8, pp=8, dp=1), batch=512, seq=2048, flat=True)',
-    "pod_search": 'rs.pod_search("dgx-a100", "gpt3-175b", chips=1024, batch=1536)',
+    "pod": 'rs.pod("sn40l-16", "llama3-8b", phase="decode", parallel=dict(tp=8), batch=16, seq=1024)',
+    "pod_search": 'rs.pod_search("sn40l-16", "gpt-13b", chips=16, batch=16, seq=2048)',
     "sweep": 'rs.sweep(rs.Study("sn10", "gpt13b-mlp-sparse", axes={"run.seed": [0, 1]}, metrics=["fused.time_s"], effort="thorough"))',
 }
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(sys.platform != "linux", reason="times of processes are read from /proc")
 @pytest.mark.parametrize("call", LONG)
 def test_ctrl_c_stops_the_work_of_a_call(call):
     script = textwrap.dedent(
@@ -284,12 +291,12 @@ def test_ctrl_c_stops_the_work_of_a_call(call):
     assert process.stdout.readline() == "begun\n"
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
-    start = time.monotonic()
+    start, before = time.monotonic(), processor_s(process.pid)
     assert process.stdout.readline() == "stopped\n"
-    took = time.monotonic() - start
-    worked = float(process.communicate(timeout=60)[0])
-    # A second on an idle machine.
-    assert took < 5 and worked < 0.1, (took, worked)
+    took, until_then = time.monotonic() - start, processor_s(process.pid) - before
+    after = float(process.communicate(timeout=60)[0])
+    # A second on each of two processors; on a busy machine that takes longer by the clock.
+    assert until_then < 2 and took < 30 and after < 0.1, (until_then, took, after)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

@@ -175,15 +175,15 @@ pub(crate) fn gpt(batch: &str) -> String {
 
 /// A network of images: convolution, batch norm, pooling, a convolution channel by channel, classes.
 pub(crate) fn cnn() -> String {
-    cnn_with("adaptive_avg_pool2d.default", ("output_size", ints(&[1, 1])))
+    cnn_with("adaptive_avg_pool2d.default", &[("self", t("m")), ("output_size", ints(&[1, 1]))])
 }
 
 /// The same with the mean of an image along its axes from the last.
 pub(crate) fn cnn_with_mean() -> String {
-    cnn_with("mean.dim", ("dim", ints(&[-1, -2])))
+    cnn_with("mean.dim", &[("self", t("m")), ("dim", ints(&[-1, -2])), ("keepdim", flag(true))])
 }
 
-fn cnn_with(pool: &str, of_pool: (&str, Value)) -> String {
+fn cnn_with(pool: &str, of_pool: &[(&str, Value)]) -> String {
     let mut program = Program::default()
         .parameter("conv1.weight", &["8", "3", "3", "3"])
         .parameter("bn1.weight", &["8"])
@@ -218,7 +218,7 @@ fn cnn_with(pool: &str, of_pool: (&str, Value)) -> String {
     program = program.call("conv2d.default", &args, "d", &half);
     let args = [("self", t("d")), ("kernel_size", ints(&[2, 2]))];
     program = program.call("max_pool2d.default", &args, "m", &["2", "8", "4", "4"]);
-    program = program.call(pool, &[("self", t("m")), of_pool], "p", &["2", "8", "1", "1"]);
+    program = program.call(pool, of_pool, "p", &["2", "8", "1", "1"]);
     let args = [("self", t("p")), ("start_dim", int(1))];
     program.call("flatten.using_ints", &args, "f", &["2", "8"]).linear("f", "fc", "y", &["2", "10"]).text("y")
 }
