@@ -36,6 +36,7 @@ pub mod gpu;
 pub mod import;
 pub mod index;
 pub mod input;
+pub mod interrupt;
 pub mod map;
 pub mod mode;
 pub mod model;

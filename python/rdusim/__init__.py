@@ -10,7 +10,6 @@ docs/python.md is the guide.
 
 from ._analyses import (
     Explanation,
-    Pod,
     Proof,
     Result,
     Validation,
@@ -18,7 +17,6 @@ from ._analyses import (
     builtins,
     compare,
     explain,
-    pod,
     prove,
     run,
     validate,
@@ -28,6 +26,7 @@ from ._errors import DeadlockError, FileError, InputError, LimitError, MismatchE
 from ._inputs import Chip, Graph, Workload, from_torch
 from ._native import __version__
 from ._picture import Picture
+from ._pods import Pod, pod, pod_requests, pod_search
 from ._search import Search, search
 from ._study import Study, Table, merge, sweep
 from ._view import Run, Section, View
@@ -63,6 +62,8 @@ __all__ = [
     "from_torch",
     "merge",
     "pod",
+    "pod_requests",
+    "pod_search",
     "prove",
     "run",
     "search",

@@ -128,12 +128,12 @@ def sweep(
             engine = _engine(backend, study._payload, workers, **options)
             try:
                 for lines in _run(engine, _Batches(pending, batch_s, engine.workers), max_in_flight):
-                    collector.add(lines)
+                    # The cache first: a driver that dies in between finds there what its journal lacks, and not the other way round.
                     if store is not None:
-                        new = dict(zip((_index(line) for line in lines), lines, strict=True))
-                        for index, line in new.items():
-                            if (key := keys[index]) is not None:
+                        for line in lines:
+                            if (key := keys[_index(line)]) is not None:
                                 store.put(key, line)
+                    collector.add(lines)
                     if bar is not None:
                         bar(len(study) - len(collector.pending()), len(study))
             finally:

@@ -12,6 +12,9 @@ from . import _native
 from ._errors import InputError
 from ._view import View
 
+#: Of requests that are of a workload alone.
+_NO_CHIP = {"arch": {"name": ""}}
+
 Value = bool | int | float | str | Sequence[Any] | Mapping[str, Any]
 
 
@@ -168,7 +171,7 @@ class Workload(_Input):
     @property
     def info(self) -> View:
         """Name, ``dims``, operators (name, kind) and tensors (name, rows, columns, dtype). Errors: ``InputError``."""
-        request = {"arch": {"name": ""}, "workload": self._input(), "sets": list(self._sets), "model": self._flags}
+        request = {**_NO_CHIP, "workload": self._input(), "sets": list(self._sets), "model": self._flags}
         return View(json.loads(_native.workload_json(json.dumps(request))))
 
 
@@ -244,19 +247,38 @@ def as_workload(workload: Workload | Graph | str | os.PathLike[str] | Mapping[st
     return workload if isinstance(workload, Workload) else Workload(workload)
 
 
-def from_torch(module: Any, example_inputs: tuple[Any, ...], **options: Any) -> Workload:
-    """A workload of a torch module, exported to ONNX on the way. Needs ``pip install rdusim[torch]``.
+def from_torch(
+    module: Any,
+    example_inputs: tuple[Any, ...],
+    *,
+    dynamic_shapes: Any = None,
+    dim: Mapping[str, int] | None = None,
+    skip_unsupported: bool = False,
+    dtype: str | None = None,
+) -> Workload:
+    """A workload of a torch module, by ``torch.export``. Needs torch (``pip install 'rdusim[torch]'``) and nothing else.
 
-    Weights are not exported: shapes are enough. Options as of ``Workload``. Errors: ``ImportError`` without torch, ``InputError``
-    for operators that have no counterpart.
+    Args:
+        module: A ``torch.nn.Module``; it is exported in the mode that it is in, so call ``module.eval()`` before for inference.
+        example_inputs: Its arguments; their shapes are the workload's, their values do not matter.
+        dynamic_shapes: Shapes that stay open, as ``torch.export.export`` takes them; ``dim`` then gives their sizes by the names
+            that the exported program has for them (``s77``; the error for a missing one lists them).
+        dim, skip_unsupported, dtype: As of ``Workload``.
+
+    Raises:
+        ImportError: There is no torch.
+        InputError: Operators that have no counterpart, and open shapes without a size.
     """
     import tempfile
 
     try:
         import torch
     except ImportError as error:
-        raise ImportError("from_torch needs torch, onnx and onnxscript: pip install 'rdusim[torch]'") from error
-    folder = tempfile.mkdtemp(prefix="rdusim-torch-")
-    path = Path(folder) / f"{type(module).__name__}.onnx"
-    torch.onnx.export(module, example_inputs, str(path), dynamo=True)
-    return Workload(path, **options)
+        raise ImportError("from_torch needs torch: pip install 'rdusim[torch]'") from error
+    name = type(module).__name__
+    with tempfile.TemporaryDirectory(prefix="rdusim-torch-") as folder:
+        path = Path(folder) / f"{name}.pt2"
+        torch.export.save(torch.export.export(module, example_inputs, dynamic_shapes=dynamic_shapes), path)
+        read = Workload(path, dim=dim, skip_unsupported=skip_unsupported, dtype=dtype)
+        text = _native.import_text(json.dumps({**_NO_CHIP, "workload": read._input(), "model": read._flags}))
+    return Workload(text, name=f"<torch {name}>")

@@ -105,8 +105,9 @@ def search(
             numbers if both ends are.
         minimize, maximize: Metrics of studies, such as ``fused.time_s`` and ``area_mm2``.
         constraints: As of ``Study``; points that violate one are left out.
-        trials: Points in all; with ``journal``, of all workers together.
-        sampler: One of Optuna's; by default ``TPESampler`` with ``seed``.
+        trials: Points in all; with ``journal``, of all workers together, and one more for each other worker at most.
+        sampler: One of Optuna's; by default ``TPESampler``, with ``seed`` unless there is a ``journal``, whose workers must not try the
+            same points.
         journal: A file through which several workers, each a process that calls this function, take part in one search; a search
             that was stopped goes on.
 
@@ -132,7 +133,8 @@ def search(
         study_name=name,
         storage=storage,
         load_if_exists=True,
-        sampler=sampler or optuna.samplers.TPESampler(seed=seed),
+        # Workers of one journal with one seed would try the same points.
+        sampler=sampler or optuna.samplers.TPESampler(seed=seed if storage is None else None),
         directions=["maximize" if sign else "minimize" for sign in signs],
     )
 

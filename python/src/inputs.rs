@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use rdusim::analysis::{ModelRequest, model_text as text_of_model};
 use rdusim::arch;
 use rdusim::diagnostics::Diagnostic;
-use rdusim::import::PHASES;
-use rdusim::input::{self, BUILTINS, FileKind};
+use rdusim::import::{self, PHASES};
+use rdusim::input::{self, BUILTINS, FileKind, Given};
 use rdusim::model::{Recompute, Storage, StorageFormat};
 use rdusim::report::ArchEntry;
 use serde::Deserialize;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::failure::refused;
 use super::request::{Input, Request, named, overrides, read};
+use super::watch::watched;
 
 /// What is built in: kind and name of each.
 #[pyfunction]
@@ -151,6 +152,16 @@ pub(crate) fn model_text(py: Python<'_>, request: &str) -> PyResult<String> {
         })
     };
     made().map_err(|error| refused(py, &error))
+}
+
+/// The workload file of a model file.
+#[pyfunction]
+pub(crate) fn import_text(py: Python<'_>, request: &str) -> PyResult<String> {
+    let request: Request = read(request)?;
+    watched(py, None, move |_| match request.workload.given() {
+        Given::File(path) => Ok(import::import(&path, &request.import()?)?.text),
+        Given::Text { text, .. } => Ok(text),
+    })
 }
 
 /// A JSON object as TOML.

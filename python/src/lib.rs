@@ -6,18 +6,21 @@ mod arrow;
 mod failure;
 mod inputs;
 mod other;
+mod pod;
 mod request;
 mod runs;
 mod study;
 mod watch;
 
-/// See the module's documentation in `python/rdusim/_native.pyi`.
+/// The native half: requests as JSON texts in, results as texts out. Use the package, not this module.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use super::inputs::{builtins, chip_json, model_text, text_of, to_toml, workload_json};
+    use super::inputs::{builtins, chip_json, import_text, model_text, text_of, to_toml, workload_json};
     #[pymodule_export]
-    use super::other::{check_proof, explain, pod, prove, validate, verify};
+    use super::other::{check_proof, explain, prove, validate, verify};
+    #[pymodule_export]
+    use super::pod::{pod, pod_requests, pod_search};
     #[pymodule_export]
     use super::runs::{Runs, compare};
     #[pymodule_export]

@@ -1,19 +1,19 @@
-//! Analyses whose results are texts: explain, verify, validate, prove, pods.
+//! Analyses whose results are texts: explain, verify, validate, prove.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use rdusim::analysis::{self, PodRequest, ProofFile, ProofInputs, VerifyRequest};
+use rdusim::analysis::{self, ProofFile, ProofInputs, VerifyRequest};
 use rdusim::arch::{self, AnyChip};
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::Override;
-use rdusim::report::{self, PodReport};
+use rdusim::report;
 use rdusim::study::Inputs;
 use rdusim::study::explain::{self as explained, Question};
 use serde::Deserialize;
 
 use super::request::{Input, Request, overrides, read};
-use super::watch::{Interrupted, watched};
+use super::watch::watched;
 
 /// What bounds each section, and what one more of each resource saves: JSON and text.
 #[pyfunction]
@@ -24,7 +24,7 @@ pub(crate) fn explain(
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(String, String)> {
     let request: Request = read(request)?;
-    watched(py, progress, Interrupted::Stops, move |watch| {
+    watched(py, progress, move |watch| {
         let (sets, import) = (request.sets()?, request.import()?);
         let inputs = Inputs::open(
             &request.arch.given(),
@@ -44,7 +44,7 @@ pub(crate) fn explain(
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, request: &str) -> PyResult<(String, String, Vec<String>)> {
     let request: Request = read(request)?;
-    watched(py, None, Interrupted::IsLeft, move |_| {
+    watched(py, None, move |_| {
         let (sets, modes, options) = (request.sets()?, request.modes()?, request.options()?);
         let chip = match arch::take(&request.arch.given(), &sets)? {
             AnyChip::Rdu(chip) => chip.under(options.quality)?,
@@ -83,7 +83,7 @@ struct Validation {
 #[pyfunction]
 pub(crate) fn validate(py: Python<'_>, request: &str) -> PyResult<(String, String)> {
     let request: Validation = read(request)?;
-    watched(py, None, Interrupted::IsLeft, move |_| {
+    watched(py, None, move |_| {
         let reports = analysis::validate(request.arch.as_deref(), &overrides(&request.sets)?, &request.only)?;
         Ok((report::validation_json(&reports), report::validation_table(&reports)))
     })
@@ -93,7 +93,7 @@ pub(crate) fn validate(py: Python<'_>, request: &str) -> PyResult<(String, Strin
 #[pyfunction]
 pub(crate) fn prove(py: Python<'_>, request: &str) -> PyResult<(String, String)> {
     let request: Request = read(request)?;
-    watched(py, None, Interrupted::IsLeft, move |_| {
+    watched(py, None, move |_| {
         let sets = request.sets()?;
         let inputs = ProofInputs {
             arch: &request.arch.given(),
@@ -114,54 +114,9 @@ pub(crate) fn prove(py: Python<'_>, request: &str) -> PyResult<(String, String)>
 #[pyo3(signature = (certificate, inputs = None))]
 pub(crate) fn check_proof(py: Python<'_>, certificate: String, inputs: Option<&str>) -> PyResult<()> {
     let inputs: Option<(Input, Input)> = inputs.map(read).transpose()?;
-    watched(py, None, Interrupted::IsLeft, move |_| {
+    watched(py, None, move |_| {
         let file = ProofFile::parse("<certificate>", &certificate)?;
         let given = inputs.map(|(arch, workload)| (arch.given(), workload.given()));
         analysis::check(&file, given.as_ref().map(|(arch, workload)| (arch, workload)))
-    })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Pod {
-    system: PathBuf,
-    sets: Vec<String>,
-    model: String,
-    parallel: String,
-    stack: Option<String>,
-    batch: u64,
-    micro_batch: u64,
-    seq: Option<u64>,
-    sparsity: Option<f64>,
-    flat: bool,
-}
-
-/// A training step on many chips: JSON, text, the schedule as SVG, and what was chosen for the caller.
-#[pyfunction]
-pub(crate) fn pod(py: Python<'_>, request: &str) -> PyResult<(String, String, String, Vec<String>)> {
-    let request: Pod = read(request)?;
-    watched(py, None, Interrupted::IsLeft, move |_| {
-        let sets = overrides(&request.sets)?;
-        let asked = PodRequest {
-            system: &request.system,
-            sets: &sets,
-            model: &request.model,
-            parallel: &request.parallel,
-            stack: request.stack.as_deref(),
-            batch: request.batch,
-            micro_batch: request.micro_batch,
-            sequence: request.seq,
-            sparsity: request.sparsity,
-            flat: request.flat,
-        };
-        let mut notes = Vec::new();
-        let made = analysis::pod(&asked, &mut |note| notes.push(note.to_owned()), |system, stack, job, step| {
-            let report = PodReport { system, stack, job, step };
-            let files = report.files()?;
-            let timeline = files.into_iter().find(|file| file.name == "timeline.svg");
-            let timeline = timeline.map(|file| String::from_utf8_lossy(&file.bytes).into_owned());
-            Ok::<_, report::WriteError>((report.json(), report.table(), timeline.unwrap_or_default()))
-        })??;
-        Ok((made.0, made.1, made.2, notes))
     })
 }

@@ -14,7 +14,7 @@ use rdusim::workload::Workload;
 
 use super::failure::raised;
 use super::request::{Answer, Request, overrides, read};
-use super::watch::{Interrupted, watched};
+use super::watch::watched;
 
 /// Draws for ranges, as on the command line.
 const SAMPLES: u64 = 40;
@@ -37,7 +37,7 @@ struct Inner {
 #[pyo3(signature = (request, progress = None))]
 pub(crate) fn compare(py: Python<'_>, request: &str, progress: Option<&Bound<'_, PyAny>>) -> PyResult<Runs> {
     let request: Request = read(request)?;
-    let inner = watched(py, progress, Interrupted::IsLeft, move |_| ran(&request))?;
+    let inner = watched(py, progress, move |_| ran(&request))?;
     Ok(Runs(Arc::new(inner)))
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indexmap::IndexMap;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
 use rdusim::analysis::Failure;
 use rdusim::input::text_of;
 use rdusim::report::{self, File, Made, Page, PageInput};
@@ -16,7 +15,7 @@ use serde::Deserialize;
 use super::arrow;
 use super::failure::{raised, refused};
 use super::request::{Answer, Input, overrides, quality, read};
-use super::watch::{Interrupted, watched};
+use super::watch::watched;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,7 +66,7 @@ impl Study {
     /// For each point, a hash of everything that its result depends on.
     fn keys(&self, py: Python<'_>) -> PyResult<Vec<Option<String>>> {
         let study = Arc::clone(&self.inner);
-        watched(py, None, Interrupted::IsLeft, move |_| Ok(sweep::point_keys(&study)?))
+        watched(py, None, move |_| Ok(sweep::point_keys(&study)?))
     }
 
     /// Runs some points; a line with a checksum for each.
@@ -80,7 +79,7 @@ impl Study {
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Vec<String>> {
         let study = Arc::clone(&self.inner);
-        watched(py, progress, Interrupted::Stops, move |watch| {
+        watched(py, progress, move |watch| {
             Ok(sweep::run_points(&study, &indices, threads, &|done, all| watch.tick(done, all))?)
         })
     }
@@ -104,7 +103,7 @@ impl Study {
         };
         let writer = self.writer(out.clone());
         let study = Arc::clone(&self.inner);
-        watched(py, progress, Interrupted::Stops, move |watch| {
+        watched(py, progress, move |watch| {
             let tick = |done, all| watch.tick(done, all);
             let results = sweep::sweep(&study, shard, threads, out.as_deref(), &tick)?;
             writer.table(&results)
@@ -115,7 +114,7 @@ impl Study {
     #[pyo3(signature = (directories, out = None))]
     fn merge(&self, py: Python<'_>, directories: Vec<PathBuf>, out: Option<PathBuf>) -> PyResult<Table> {
         let (writer, study) = (self.writer(out), Arc::clone(&self.inner));
-        watched(py, None, Interrupted::IsLeft, move |_| {
+        watched(py, None, move |_| {
             let directories: Vec<&Path> = directories.iter().map(AsRef::as_ref).collect();
             writer.table(&sweep::merge(&study, &directories)?)
         })
@@ -209,7 +208,7 @@ impl Collector {
         let taken = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let inner = taken.ok_or_else(|| PyRuntimeError::new_err("the collector is finished"))?;
         let (study, writer) = (Arc::clone(&self.study), self.writer.clone());
-        watched(py, None, Interrupted::Stops, move |_| writer.table(&inner.finish(&study)?))
+        watched(py, None, move |_| writer.table(&inner.finish(&study)?))
     }
 
     /// Lets go of the journal.
@@ -272,9 +271,9 @@ impl Table {
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
+    ) -> PyResult<Bound<'py, PyAny>> {
         let _ = requested_schema;
-        arrow::stream(py, &self.columns, &self.rows)
+        Ok(arrow::stream(py, &self.columns, &self.rows)?.into_any())
     }
 }
 

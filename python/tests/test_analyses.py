@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,58 @@ def test_a_pod_is_the_command_lines_json(cli):
     assert rs.pod("dgx-a100", model, parallel=parallel, stack="megatron-2021").to_json() == pod.to_json()
     assert pod.timeline().svg.startswith("<svg")
     assert abs(sum(pod.time_s.values()) - pod.step_s) < 1e-9
+    failures = ["--mtbf-h", "50000", "--checkpoint-s", "60", "--restart-s", "300"]
+    failing = rs.pod("dgx-a100", model, parallel=parallel, stack="megatron-2021", mtbf_h=50000, checkpoint_s=60, restart_s=300)
+    assert failing.to_json() == cli("pod", "dgx-a100", *arguments, *failures) and failing.goodput
+    with pytest.raises(ValueError, match="need each other"):
+        rs.pod("dgx-a100", model, parallel=parallel, mtbf_h=50000)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_a_pod_that_serves_is_the_command_lines_json(cli, phase):
+    words = ["--model", "llama3-8b", "--phase", phase, "--parallel", "tp=8", "--batch", "16", "--seq", "1024", "--format", "json"]
+    served = rs.pod("dgx-a100", "llama3-8b", phase=phase, parallel=dict(tp=8), batch=16, seq=1024)
+    assert served.to_json() == cli("pod", "dgx-a100", *words)
+    tokens = dict(context=1024) if phase == "decode" else dict(seq=1024)
+    model = rs.Workload.model("llama3-8b", phase=phase, batch=16, **tokens)
+    assert rs.pod("dgx-a100", model, parallel="tp=8").to_json() == served.to_json()
+    with pytest.raises(ValueError, match="no picture 'timeline'"):
+        served.timeline()
+    with pytest.raises(ValueError, match="training"):
+        rs.pod("dgx-a100", model, parallel="tp=8", mtbf_h=50000, checkpoint_s=60)
+
+
+def test_requests_are_the_command_lines_json(cli, tmp_path):
+    words = ["--model", "llama3-8b", "--phase", "requests", "--parallel", "tp=1", "--batch", "8", "--format", "json"]
+    few = ["--arrivals", "4", "--requests", "20", "--prompt-tokens", "128", "--output-tokens", "16"]
+    ask = dict(parallel="tp=1", users=8, prompt_tokens=128, output_tokens=16)
+    served = rs.pod_requests("dgx-a100", "llama3-8b", arrivals=4, requests=20, **ask)
+    assert served.to_json() == cli("pod", "dgx-a100", *words, *few)
+    assert served.throughput().svg.startswith("<svg")
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,128,16\n0.1,100,10\n")
+    grid = tmp_path / "result.json"
+    grid.write_text(served.to_json())
+    traced = rs.pod_requests("dgx-a100", "llama3-8b", parallel="tp=1", users=8, trace=trace, grid=grid)
+    assert traced.to_json() == cli("pod", "dgx-a100", *words, "--trace", str(trace), "--grid", str(grid))
+    with pytest.raises(rs.InputError, match="either `trace` or `arrivals`"):
+        rs.pod_requests("dgx-a100", "llama3-8b", parallel="tp=1", users=8)
+
+
+def test_a_search_over_pods_is_the_command_lines_json(cli):
+    words = ["--model", "gpt-13b", "--phase", "training", "--search", "--chips", "16", "--batch", "16", "--seq", "2048"]
+    words += ["--stack", "megatron-2021", "--parallel", "recompute=full", "--format", "json"]
+    model = rs.Workload.model("gpt-13b", phase="training", batch=16, seq=2048, recompute="full")
+    told = []
+    ask = dict(chips=16, stack="megatron-2021")
+    found = rs.pod_search("dgx-a100", model, progress=lambda done, of: told.append((done, of)), **ask)
+    assert found.to_json() == cli("pod", "dgx-a100", *words)
+    assert found.timeline().svg.startswith("<svg")
+    few = rs.pod_search("dgx-a100", model, objective="chips", target_step_s=60.0, **ask)
+    target = ["--objective", "chips", "--target-step-s", "60"]
+    assert few.to_json() == cli("pod", "dgx-a100", *words, *target)
+    with pytest.raises(rs.InputError, match="target_step_s"):
+        rs.pod_search("dgx-a100", model, objective="chips", **ask)
 
 
 def test_a_certificate_that_is_not_true_is_refused():
@@ -195,6 +248,55 @@ def test_the_interpreter_is_free_meanwhile():
     stop.set()
     thread.join()
     assert counted > 20
+
+
+def processor_s(pid: int) -> float:
+    """Seconds that a process has been on processors (user and system; a name in parentheses comes before)."""
+    words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+#: Calls that take many seconds on any machine.
+LONG = {
+    "compare": 'rs.compare("sn10", "gpt13b-mlp-sparse", effort="thorough", uncertainty=True, samples=4000)',
+    "run": 'rs.run("sn10", rs.Workload("tiny-mlp").with_(dims__tokens=4096, dims__d_ff=1024), fidelity="cycle")',
+    "explain": 'rs.explain("sn10", "gpt13b-mlp-sparse", uncertainty=True)',
+    "verify": 'rs.verify("sn10", "gpt13b-mlp", max_flops=10**11)',
+    "validate": 'rs.validate()',
+    "prove": 'rs.prove("sn10", rs.Workload.model("gpt-13b", phase="training", batch=2, seq=2048))',
+    "pod": 'rs.pod("sn40l-16", "llama3-8b", phase="decode", parallel=dict(tp=8), batch=16, seq=1024)',
+    "pod_search": 'rs.pod_search("sn40l-16", "gpt-13b", chips=16, batch=16, seq=2048)',
+    "sweep": 'rs.sweep(rs.Study("sn10", "gpt13b-mlp-sparse", axes={"run.seed": [0, 1]}, metrics=["fused.time_s"], effort="thorough"))',
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="times of processes are read from /proc")
+@pytest.mark.parametrize("call", LONG)
+def test_ctrl_c_stops_the_work_of_a_call(call):
+    script = textwrap.dedent(
+        f"""
+        import time, rdusim as rs
+        print("begun", flush=True)
+        try:
+            {LONG[call]}
+            print("too short", flush=True)
+        except KeyboardInterrupt:
+            start = time.process_time()
+            print("stopped", flush=True)
+            time.sleep(0.5)
+            print(time.process_time() - start, flush=True)
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    start, before = time.monotonic(), processor_s(process.pid)
+    assert process.stdout.readline() == "stopped\n"
+    took, until_then = time.monotonic() - start, processor_s(process.pid) - before
+    after = float(process.communicate(timeout=60)[0])
+    # A second on each of two processors; on a busy machine that takes longer by the clock.
+    assert until_then < 2 and took < 30 and after < 0.1, (until_then, took, after)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -43,6 +45,31 @@ def test_arrow_gives_what_the_csv_says():
     assert frame.equals(polars.read_csv(io.StringIO(table.to_csv())))
     many = rs.sweep(study(fidelity="bound", axes={"run.seed": list(range(300))}, metrics=["fused.cycles", "status"]))
     assert polars.DataFrame(many)["run.seed"].to_list() == list(range(300))
+
+
+@pytest.mark.parametrize("reader", ["pyarrow", "pandas", "duckdb"])
+def test_other_readers_of_arrow_give_what_the_csv_says(reader):
+    pytest.importorskip(reader)
+    table = rs.sweep(study(axes={"arch.pmu.banks": [0, 16], "workload.dims.tokens": [64, 128]}, metrics=["fused.cycles", "status"]))
+    if reader == "pyarrow":
+        import pyarrow
+
+        made = pyarrow.table(table)
+        assert made.schema.field("fused.cycles").type == pyarrow.int64()
+        rows = made.to_pylist()
+    elif reader == "pandas":
+        import pandas
+
+        pytest.importorskip("pyarrow")
+        frame = pandas.DataFrame.from_arrow(table)
+        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    else:
+        import duckdb
+
+        rows_of_study = table
+        found = duckdb.sql("select * from rows_of_study")
+        rows = [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    assert rows == list(table) and rows[0]["fused.cycles"] is None and rows[2]["fused.cycles"] > 0
 
 
 def test_cells_without_a_value_are_null():
@@ -190,3 +217,23 @@ def test_a_search_finds_the_front_and_several_workers_share_it(tmp_path):
     rs.search("sn40l", "tiny-mlp", trials=4, **two)
     more = rs.search("sn40l", "tiny-mlp", trials=8, **two)
     assert len(more.optuna.trials) == 8 and more.front and more.plot().svg.startswith("<svg")
+
+
+def test_workers_of_one_journal_share_the_trials_and_try_different_points(tmp_path):
+    pytest.importorskip("optuna")
+    script = f"""
+import rdusim as rs
+rs.search("sn40l", "tiny-mlp", fields={{"arch.memory.hbm.bandwidth_gb_per_s": {{"low": 300, "high": 1800}}}},
+          minimize=["area_mm2"], maximize=["fused.tflops_executed"], constraints=["area_mm2 > 0"], trials=16, journal={str(tmp_path / "j")!r})
+"""
+    workers = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2)]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    optuna = pytest.importorskip("optuna")
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / "j")))
+    found = optuna.load_study(study_name="search", storage=storage)
+    assert 16 <= len(found.trials) <= 17
+    tried = [tuple(trial.params.values()) for trial in found.trials]
+    assert len(set(tried)) > len(tried) * 3 / 4

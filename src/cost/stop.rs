@@ -1,9 +1,12 @@
-//! Long work that its caller may stop: it asks now and then, and unwinds when it is no longer wanted.
+//! Long work that its caller may stop: it asks now and then, and unwinds when it is no longer wanted. The same places ask whether
+//! the whole is interrupted ([`interrupt`]).
 //!
 //! What is stopped has no result, so no result depends on when that was asked: work that ends is the same with and without a caller
 //! who might have stopped it. Unwinding passes through the threads of a search, as that of any panic does, but no panic hook is called.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::interrupt;
 
 /// Whether work is still wanted.
 #[derive(Clone, Copy)]
@@ -23,6 +26,7 @@ impl<'a> Stop<'a> {
 
     /// Returns if the work is still wanted; else unwinds to [`Stop::caught`].
     pub fn check(self) {
+        interrupt::check();
         if self.0.is_some_and(|is_unwanted| is_unwanted()) {
             resume_unwind(Box::new(Unwanted));
         }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::arch::{Chip, TierId};
 use crate::index::{Id, IndexVec};
+use crate::interrupt;
 use crate::program::{
     BufferId, Fabric, FlowId, FlowKind, LoopLevel, Mapping, PcuId, ProcessKind, Section, SectionGraph, StageId,
     StreamId, Update,
@@ -19,6 +20,9 @@ use super::run::{CycleRun, Ended};
 use super::simd::Pipeline;
 use super::tree::{Ports, Tree};
 use super::wires::{NEVER, Wires};
+
+/// Turns of the loop over cycles between two looks for an interrupt: some tenths of a second on a large section.
+const TURNS_BETWEEN_CHECKS: u64 = 1 << 10;
 
 #[expect(clippy::large_enum_variant, reason = "there are few, and most are arrays")]
 enum Unit {
@@ -222,7 +226,12 @@ impl<'a> Machine<'a> {
     /// Runs to the end, or for `most_cycles`.
     pub(super) fn run(mut self, most_cycles: u64) -> CycleRun {
         let mut now = 0;
+        let mut turns = 0_u64;
         let ended = loop {
+            turns += 1;
+            if turns.is_multiple_of(TURNS_BETWEEN_CHECKS) {
+                interrupt::check();
+            }
             let mut moved = self.remember(now);
             moved |= self.control.settle(&self.amounts, &mut self.wires, now);
             self.wake_begun();

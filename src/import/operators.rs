@@ -469,10 +469,11 @@ impl Lower<'_, '_> {
         let x = Self::input(node, 0)?;
         let shape = self.shape(x)?.to_vec();
         let given = node.input(1).and_then(|id| self.net.values[id].constant.as_ref()?.ints());
-        let axes: Vec<usize> = match node.ints("axes").or(given.as_deref()) {
+        let mut axes: Vec<usize> = match node.ints("axes").or(given.as_deref()) {
             Some(list) => list.iter().filter_map(|&axis| super::fold::axis_of(axis, shape.len())).collect(),
             None => (0..shape.len()).collect(),
         };
+        axes.sort_unstable();
         let layout = self.place(x)?;
         let is_max = node.op == "ReduceMax";
         let output = node.output().ok_or(Stop::Behind)?;

@@ -31,7 +31,7 @@ pub(crate) fn open_inside(directory: &Path, name: &str) -> Result<impl BufRead +
 }
 
 /// Reads a text file of at most `most_bytes`; in the error, words that follow the name of the file.
-pub(crate) fn read_text(path: &Path, most_bytes: u64) -> Result<String, String> {
+pub fn read_text(path: &Path, most_bytes: u64) -> Result<String, String> {
     let mut text = String::new();
     open(path)?.take(most_bytes + 1).read_to_string(&mut text).map_err(|error| format!("cannot be read: {error}"))?;
     if text.len() as u64 > most_bytes {

@@ -23,7 +23,8 @@ pub use given::Given;
 pub use kind::FileKind;
 pub use overrides::{Override, Root};
 
-pub(crate) use file::{open, open_inside, read_text};
+pub use file::read_text;
+pub(crate) use file::{open, open_inside};
 pub(crate) use source::Source;
 pub(crate) use suggest::suggest;
 pub(crate) use template::Template;

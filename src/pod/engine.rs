@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use super::network::{Flow, Network, Traffic};
 use super::schedule::{PassKind, Work};
 use crate::fluid::{ActivityId, Completion};
+use crate::interrupt;
 
 mod plan;
 mod streams;
@@ -163,6 +164,7 @@ impl Engine<'_, '_> {
         }
         let mut completed: Vec<Completion> = Vec::new();
         loop {
+            interrupt::check();
             let event = self.events.peek().map(|Reverse((at, _))| *at);
             let moved = self.traffic.fluid.next_completion().map(|completion| completion.at);
             let Some(now) = [event, moved].into_iter().flatten().min() else { break };

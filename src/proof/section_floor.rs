@@ -11,6 +11,7 @@
 use crate::arch::{Chip, TierId};
 use crate::cost::{compulsory_bytes, moving_cycles};
 use crate::index::{Id, IndexVec};
+use crate::interrupt;
 use crate::program::{SectionGraph, StageId, StageSpec};
 use crate::workload::{OperatorId, TensorId, Workload};
 
@@ -57,7 +58,11 @@ impl SectionFloor {
             graph.stages.ids().map(|stage| StageFloor::new(chip, &graph, stage, &mut ground.masks)).collect();
         let bytes = compulsory_bytes(chip, ground.workload, ground.tiers, operators, 1);
         let section = Section { chip, graph: &graph, stages: stages?, tiers: ground.tiers, bytes };
-        let boxes = NestBox::all(&graph).into_iter().map(|of| (of, section.floor(&of))).collect();
+        let floor = |of: NestBox| {
+            interrupt::check();
+            (of, section.floor(&of))
+        };
+        let boxes = NestBox::all(&graph).into_iter().map(floor).collect();
         let without = section.without_weights(&section.bytes);
         let memory = section.bytes.iter().zip(without).enumerate().map(|(t, (&all, without))| {
             let rate = chip.tier_rate(TierId::from_index(t));

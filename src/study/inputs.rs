@@ -11,6 +11,7 @@ use crate::compile::{Compiled, compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::import;
 use crate::input::{Given, Override, Root};
+use crate::interrupt;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::Configuration;
@@ -182,5 +183,9 @@ pub(super) fn drained(outcome: Outcome) -> Result<Outcome, Diagnostic> {
 
 /// Runs the same modes for several variants of the inputs, in parallel; results in the variants' order.
 pub(super) fn run_all<T: Sync, R: Send>(variants: &[T], one: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
-    variants.par_iter().map(one).collect()
+    let unless_interrupted = |variant| {
+        interrupt::check();
+        one(variant)
+    };
+    variants.par_iter().map(unless_interrupted).collect()
 }

@@ -4,6 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::index::Id;
+use crate::interrupt;
 use crate::units::Dtype;
 use crate::workload::{OperatorKind, Packed, TensorId, TensorRole, Workload};
 
@@ -44,6 +45,7 @@ fn input(workload: &Workload, id: TensorId, seed: u64) -> Option<Matrix> {
     let kept = Kept::new(tensor.mask.as_deref());
     let mut matrix = Matrix::filled(rows, columns, 0.0);
     for row in 0..matrix.rows {
+        interrupt::check();
         for column in 0..matrix.columns {
             let value = match tensor.dtype {
                 Dtype::Int8 => f64::from(rng.random_range(-127i32..=127)),

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::arch::Chip;
 use crate::index::{Id, IndexVec};
+use crate::interrupt;
 use crate::program::{BufferId, BufferRole, FlowId, Iteration, Section, StageId, emits, forwards, merges};
 use crate::workload::{TensorId, Workload};
 
@@ -227,6 +228,7 @@ impl<'a> Machine<'a> {
     }
 
     fn fire(&mut self, index: usize) -> Result<(), Fault> {
+        interrupt::check();
         let at = self.at(index);
         let (emits, produces) = (self.emits(index, at), self.produces(index, at));
         if produces {

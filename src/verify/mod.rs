@@ -59,6 +59,7 @@ use wires::Wires;
 
 use crate::arch::Chip;
 use crate::index::Id;
+use crate::interrupt;
 use crate::program::{Configuration, Section, StageId};
 use crate::workload::{OperatorId, TensorRole, Workload};
 
@@ -159,6 +160,7 @@ impl<'a> Check<'a> {
             }
         }
         for (stage, s) in section.stages.iter_enumerated() {
+            interrupt::check();
             let want = self.stage_reference(&eager, stage);
             let names = Names {
                 tensor: eager.tensor_name(s.spec.output),

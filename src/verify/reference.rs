@@ -2,6 +2,7 @@
 //!
 //! `docs/verify.md` derives every bound. Nothing here knows tiles, row tiles or units.
 
+use crate::interrupt;
 use crate::units::Dtype;
 use crate::workload::{CausalAxis, GemmForm, Operator, OperatorId, OperatorKind, TensorId, Workload};
 
@@ -21,6 +22,7 @@ const EPSILON: f64 = 1e-5;
 pub(super) fn graph(workload: &Workload, inputs: &[Option<Matrix>]) -> Vec<Option<Bounded>> {
     let mut tensors: Vec<Option<Bounded>> = inputs.iter().map(|input| input.clone().map(Bounded::exact)).collect();
     for operator in &workload.operators {
+        interrupt::check();
         let result = apply(workload, operator, &|t| tensors[index(t)].as_ref());
         let unrounded = goes_on_unrounded(workload, operator.output).then(|| result.clone());
         let mut stored = stored(workload, operator.output, result);
@@ -230,6 +232,7 @@ fn gemm_by_heads(operator: &Operator, form: &GemmForm, a: &Bounded, b: &Bounded,
             }
         };
         for row in 0..m {
+            interrupt::check();
             let keeps = |axis, other: usize| causal.is_none_or(|c| c.axis != axis || c.keeps(row as u64, other as u64));
             let at = sequence * m + row;
             let (x, dx) = (&a.value.row(at)[head * k..(head + 1) * k], &a.error.row(at)[head * k..(head + 1) * k]);
@@ -259,6 +262,7 @@ fn gemm(a: &Bounded, b: &Bounded, whole: bool) -> Bounded {
     let mut error = Matrix::filled(rows, columns, 0.0);
     let exact = a.error.values.iter().chain(&b.error.values).all(|&e| e == 0.0);
     for row in 0..rows {
+        interrupt::check();
         let (sums, errors) = (value.row_mut(row), error.row_mut(row));
         for k in 0..inner {
             let (x, dx) = (a.value.row(row)[k], a.error.row(row)[k]);

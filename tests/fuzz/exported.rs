@@ -175,6 +175,15 @@ pub(crate) fn gpt(batch: &str) -> String {
 
 /// A network of images: convolution, batch norm, pooling, a convolution channel by channel, classes.
 pub(crate) fn cnn() -> String {
+    cnn_with("adaptive_avg_pool2d.default", &[("self", t("m")), ("output_size", ints(&[1, 1]))])
+}
+
+/// The same with the mean of an image along its axes from the last.
+pub(crate) fn cnn_with_mean() -> String {
+    cnn_with("mean.dim", &[("self", t("m")), ("dim", ints(&[-1, -2])), ("keepdim", flag(true))])
+}
+
+fn cnn_with(pool: &str, of_pool: &[(&str, Value)]) -> String {
     let mut program = Program::default()
         .parameter("conv1.weight", &["8", "3", "3", "3"])
         .parameter("bn1.weight", &["8"])
@@ -209,8 +218,7 @@ pub(crate) fn cnn() -> String {
     program = program.call("conv2d.default", &args, "d", &half);
     let args = [("self", t("d")), ("kernel_size", ints(&[2, 2]))];
     program = program.call("max_pool2d.default", &args, "m", &["2", "8", "4", "4"]);
-    let args = [("self", t("m")), ("output_size", ints(&[1, 1]))];
-    program = program.call("adaptive_avg_pool2d.default", &args, "p", &["2", "8", "1", "1"]);
+    program = program.call(pool, of_pool, "p", &["2", "8", "1", "1"]);
     let args = [("self", t("p")), ("start_dim", int(1))];
     program.call("flatten.using_ints", &args, "f", &["2", "8"]).linear("f", "fc", "y", &["2", "10"]).text("y")
 }
@@ -243,7 +251,7 @@ pub(crate) fn gated() -> String {
 
 /// Small programs that can be imported.
 pub(crate) fn programs() -> Vec<String> {
-    vec![gpt("2"), cnn(), gated()]
+    vec![gpt("2"), cnn(), cnn_with_mean(), gated()]
 }
 
 /// A zip file of records.
@@ -267,6 +275,30 @@ pub(crate) fn archive(program: &str) -> Vec<u8> {
         ("net/models/model.json", program.as_bytes()),
     ];
     zip_of(&records, false)
+}
+
+/// The same with a stored tensor, and with the zip64 records that PyTorch puts between the directory and its end. The name of the
+/// first record makes its entry of the directory as long as these records.
+pub(crate) fn archive_with_zip64_end(program: &str) -> Vec<u8> {
+    let records: [(&str, &[u8]); 3] = [
+        ("eightlet/data/weights/weight_0", &[0; 64]),
+        ("eightlet/archive_format", b"pt2"),
+        ("eightlet/models/model.json", program.as_bytes()),
+    ];
+    let mut bytes = zip_of(&records, false);
+    let end = bytes.split_off(bytes.len() - 22);
+    let word = |at: usize| u32::from_le_bytes(end[at..at + 4].try_into().expect("four bytes"));
+    let (count, size, start) = (records.len() as u64, u64::from(word(12)), u64::from(word(16)));
+    let here = bytes.len() as u64;
+    bytes.extend(b"PK\x06\x06");
+    bytes.extend(44_u64.to_le_bytes());
+    bytes.extend([30, 3, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([count, count, size, start].into_iter().flat_map(u64::to_le_bytes));
+    bytes.extend(b"PK\x06\x07\0\0\0\0");
+    bytes.extend(here.to_le_bytes());
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(end);
+    bytes
 }
 
 /// An archive as PyTorch wrote it up to 2.7.

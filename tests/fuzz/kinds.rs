@@ -399,7 +399,10 @@ fn models() -> Vec<Kind> {
             form: Form::Bytes,
             seeds: exported::programs()
                 .iter()
-                .flat_map(|text| [exported::archive(text), exported::legacy(text)])
+                .flat_map(|text| {
+                    let zip64 = exported::archive_with_zip64_end(text);
+                    [exported::archive(text), exported::legacy(text), zip64]
+                })
                 .collect(),
             read: |bench, bytes| imported(bench, "net.pt2", bytes),
         },

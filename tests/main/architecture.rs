@@ -9,11 +9,12 @@ use super::import_graph::ImportGraph;
 const MOST_LINES: usize = 600;
 
 /// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
-const MODULES: [(&str, &[&str]); 29] = [
+const MODULES: [(&str, &[&str]); 30] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
     ("diagnostics", &[]),
+    ("interrupt", &[]),
     ("model", &["diagnostics"]),
     ("sparsity", &[]),
     ("input", &["diagnostics"]),
@@ -21,11 +22,11 @@ const MODULES: [(&str, &[&str]); 29] = [
     ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
     ("import", &["diagnostics", "model", "sparsity", "input", "workload"]),
     ("program", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
-    ("cost", &["units", "index", "mode", "sparsity", "arch", "workload", "program"]),
-    ("proof", &["units", "index", "mode", "sparsity", "arch", "workload", "program", "cost"]),
+    ("cost", &["interrupt", "units", "index", "mode", "sparsity", "arch", "workload", "program"]),
+    ("proof", &["interrupt", "units", "index", "mode", "sparsity", "arch", "workload", "program", "cost"]),
     ("outcome", &["mode", "workload"]),
     ("fluid", &["index"]),
-    ("cycle", &["units", "index", "sparsity", "arch", "workload", "program"]),
+    ("cycle", &["interrupt", "units", "index", "sparsity", "arch", "workload", "program"]),
     ("sim", &["units", "index", "mode", "diagnostics", "arch", "workload", "program", "cost", "outcome", "cycle"]),
     (
         "compile",
@@ -37,6 +38,7 @@ const MODULES: [(&str, &[&str]); 29] = [
     (
         "pod",
         &[
+            "interrupt",
             "units",
             "index",
             "mode",
@@ -75,6 +77,7 @@ const MODULES: [(&str, &[&str]); 29] = [
     (
         "verify",
         &[
+            "interrupt",
             "units",
             "index",
             "mode",
@@ -96,6 +99,7 @@ const MODULES: [(&str, &[&str]); 29] = [
     (
         "study",
         &[
+            "interrupt",
             "diagnostics",
             "mode",
             "input",

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::first_steps::rdusim;
-use crate::fuzz_kinds::exported::{archive, cnn, gated, gpt, legacy, zip_of};
+use crate::fuzz_kinds::exported::{archive, archive_with_zip64_end, cnn, cnn_with_mean, gated, gpt, legacy, zip_of};
 use crate::fuzz_kinds::wire;
 
 /// What a command prints; it must succeed.
@@ -114,6 +114,10 @@ fn programs_of_torch_export_are_what_they_are_as_onnx() {
     let convolutions = 2 * 128 * (27 * 8 + 9 * 8) + 2 * 2 * 8 * 10;
     assert_eq!((images[1], images[2]), (convolutions, 8 * 27 + 8 + 8 * 9 + 8 + 80 + 10));
     assert_eq!(figures(directory, "cnn.pt2"), images);
+    file("mean.pt2", archive(&cnn_with_mean()));
+    assert_eq!(figures(directory, "mean.pt2"), images);
+    file("zip64.pt2", archive_with_zip64_end(&gpt("2")));
+    assert_eq!(figures(directory, "zip64.pt2"), same);
     // A size that the export left open.
     refused(directory, &["import", "open.pt2"], &["leaves the dimension `s0` (of input \"ids\") open", "--dim s0=N"]);
     told(directory, &["import", "open.pt2", "--dim", "s0=2", "-o", "open.toml"]);

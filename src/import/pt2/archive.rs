@@ -4,6 +4,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use zip::ZipArchive;
+use zip::read::{ArchiveOffset, Config};
 
 use crate::diagnostics::Diagnostic;
 use crate::input;
@@ -36,7 +37,10 @@ pub(super) fn open(path: &Path) -> Result<Archive<impl Read + Seek + use<>>, Dia
     if length > MOST_BYTES {
         return Err(refused(format!("it is larger than {MOST_BYTES} bytes")));
     }
-    let zip = ZipArchive::new(file).map_err(|error| {
+    // An archive that a file only ends with is none. PyTorch writes zip64 records of 76 bytes between directory and end; a search for
+    // where the archive begins goes wrong if that is the length of the directory's first entry.
+    let from_start = Config { archive_offset: ArchiveOffset::Known(0) };
+    let zip = ZipArchive::with_config(from_start, file).map_err(|error| {
         Diagnostic::new(format!("`{shown}`: it is no .pt2 archive: {error}"))
             .with_help("a file that was cut off or changed must be fetched or exported again")
     })?;

@@ -19,6 +19,7 @@ use super::memory;
 use super::parallel::Job;
 use super::training::{Detail, TrainingStep, step_of};
 use crate::diagnostics::Diagnostic;
+use crate::interrupt;
 use bound::Bounds;
 use outcome::Entry;
 pub use outcome::{Candidate, Counts, Found};
@@ -116,6 +117,7 @@ impl Walk<'_, '_> {
         let jobs: Vec<&Job> = list.iter().map(|&at| &self.entries[at].job).collect();
         self.bounds.prepare(&jobs, level == Level::Exposed);
         for &at in list {
+            interrupt::check();
             match self.bounds.seconds(&self.entries[at].job, level == Level::Exposed) {
                 Ok(seconds) => {
                     let entry = &mut self.entries[at];

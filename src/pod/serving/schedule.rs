@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use super::grid::{Cost, Grid};
 use super::requests::Request;
 use crate::diagnostics::Diagnostic;
+use crate::interrupt;
 
 /// Most points of the picture over time.
 const MOST_SAMPLES: usize = 512;
@@ -92,7 +93,9 @@ pub fn replay(requests: &[Request], grid: &Grid, limits: &Limits) -> Result<Repl
         return Err(Diagnostic::new(title).with_help("use more chips a replica (tp, pp), or leave such requests out"));
     }
     let mut state = Replica::new(requests, grid, limits);
-    while state.iterate() {}
+    while state.iterate() {
+        interrupt::check();
+    }
     Ok(state.finished())
 }
 

@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use crate::compile::Compiled;
 use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
+use crate::interrupt;
 use crate::study::StudyError;
 
 use super::evaluate::{Bench, Keys};
@@ -79,7 +80,7 @@ pub fn sweep_within<'a>(
 
 /// Threads of a sweep; without a number as many as the machine has.
 pub(super) fn pool(threads: Option<usize>) -> Result<rayon::ThreadPool, Diagnostic> {
-    let mut pool = rayon::ThreadPoolBuilder::new();
+    let mut pool = interrupt::pool();
     if let Some(threads) = threads {
         pool = pool.num_threads(threads);
     }
