@@ -62,9 +62,13 @@ def alone() -> None:
     """Moves this process to a network of its own with a loopback interface alone. Errors: ``OSError``."""
     new_user, new_network = 0x1000_0000, 0x4000_0000
     libc = ctypes.CDLL(None, use_errno=True)
-    # Without the right to it, as the root of a name space of users that has it.
-    if libc.unshare(new_network) != 0 and libc.unshare(new_user | new_network) != 0:
-        raise OSError(ctypes.get_errno(), "this process cannot have a network of its own")
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(new_network) != 0:
+        # Without the right to it, in a name space of users in which this one has it.
+        if libc.unshare(new_user | new_network) != 0:
+            raise OSError(ctypes.get_errno(), "this process cannot have a network of its own")
+        for name, text in (("uid_map", f"{user} {user} 1"), ("setgroups", "deny"), ("gid_map", f"{group} {group} 1")):
+            Path("/proc/self", name).write_text(text)
     get_flags, set_flags, is_up = 0x8913, 0x8914, 1
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as of_kernel:
         flags = struct.unpack("16sh", fcntl.ioctl(of_kernel, get_flags, struct.pack("16sh", b"lo", 0)))[1]

@@ -1,9 +1,7 @@
 //! From a point to the cells of its row.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use indexmap::IndexMap;
+use std::sync::{Arc, PoisonError};
 
 use crate::arch::{AnyChip, Chip};
 use crate::bsp;
@@ -22,6 +20,8 @@ use crate::workload::Workload;
 
 use super::axis::Change;
 use super::design::Point;
+use super::fingerprints::fingerprints;
+use super::kept::Kept;
 use super::metric::{Measured, Metric};
 use super::study::{Compile, Fidelity, Study};
 
@@ -35,8 +35,7 @@ const KEPT_BASES: usize = 64;
 pub(super) struct Bench<'a> {
     study: &'a Study,
     inputs: Vec<Inputs>,
-    workloads: Mutex<IndexMap<u128, Arc<Workload>>>,
-    bases: Mutex<IndexMap<u128, Arc<BaseCache>>>,
+    kept: Arc<Kept>,
 }
 
 /// What a point changes.
@@ -88,7 +87,7 @@ impl<'a> Bench<'a> {
             )
         };
         let inputs = study.file_pairs().into_iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { study, inputs, workloads: Mutex::default(), bases: Mutex::default() })
+        Ok(Self { study, inputs, kept: study.kept.of(fingerprints(study)?) })
     }
 
     pub(super) fn setting(&'a self, point: &'a Point) -> Setting<'a> {
@@ -123,11 +122,11 @@ impl<'a> Bench<'a> {
         };
         let key = content ^ (setting.pair as u128);
         // Poisoned or not, the map holds whole entries only.
-        if let Some(known) = self.workloads.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        if let Some(known) = self.kept.workloads.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(known));
         }
         let workload = setting.inputs.workload(&setting.sets, setting.seed)?;
-        let mut kept = self.workloads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.workloads.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_WORKLOADS {
             kept.shift_remove_index(0);
         }
@@ -205,7 +204,7 @@ impl<'a> Bench<'a> {
             return Arc::default();
         };
         let key = chip.rotate_left(32) ^ workload ^ ((setting.pair as u128) << 120);
-        let mut kept = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.bases.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_BASES && !kept.contains_key(&key) {
             kept.shift_remove_index(0);
         }

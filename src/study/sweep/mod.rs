@@ -11,6 +11,7 @@ mod expression;
 mod fingerprints;
 mod front;
 mod journal;
+mod kept;
 mod limit;
 mod metric;
 #[cfg(feature = "parquet")]

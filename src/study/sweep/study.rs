@@ -18,6 +18,7 @@ use crate::mode::Mode;
 use super::axis::{Axis, Change, Values};
 use super::design::{Design, MOST_POINTS, Point, points};
 use super::expression::Constraint;
+use super::kept::KeptWhile;
 use super::metric::Metric;
 use super::spec::StudySpec;
 use super::wanted::{Best, Named, Pareto, Plot, unknown};
@@ -76,6 +77,8 @@ pub struct Study {
     pub(super) plots: Vec<Plot>,
     /// A hash of the file and the overrides of the command line.
     pub(super) fingerprint: u128,
+    /// What its points have in common, by the names and hashes of its files.
+    pub(super) kept: KeptWhile<Vec<(String, String)>>,
 }
 
 impl Study {
@@ -203,6 +206,7 @@ impl Checker<'_> {
             best: spec.best.iter().map(|best| named.best(best)).collect::<Result<_, _>>()?,
             plots: spec.plots.iter().map(|plot| named.plot(plot)).collect::<Result<_, _>>()?,
             fingerprint: fingerprint(source, sets, mapping),
+            kept: KeptWhile::default(),
             points,
             is_sampled: sampled,
             axes,
