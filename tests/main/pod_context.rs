@@ -55,7 +55,11 @@ fn work_and_memory_are_shared() {
     let (alone, ring) = (run(&system, "cp=1", 2), run(&system, "cp=4", 2));
     let shared = ring.time.compute * 4.0 / alone.time.compute;
     assert!((1.0..1.25).contains(&shared), "{shared}");
-    assert_eq!((alone.time.context_comm, ring.time.context_comm), (0.0, 0.0));
+    // Of 8,192 tokens a step is short; over links a hundred times as fast the gradients of the last keys alone are waited for.
+    assert!(alone.time.context_comm == 0.0 && ring.time.context_comm > 0.0);
+    let mut fast = system.clone();
+    (fast.levels[0].link_gb_per_s, fast.levels[0].message_us) = (fast.levels[0].link_gb_per_s * 100.0, 0.0);
+    assert!(run(&fast, "cp=4", 2).time.context_comm < 0.01 * ring.time.context_comm);
     assert!(ring.memory.activations * 4 <= alone.memory.activations && ring.memory.weights == alone.memory.weights);
     let ulysses = run(&system, "cp=4,context=ulysses", 2);
     assert!(ulysses.time.context_comm > 0.0 && ulysses.time.compute * 4.0 / alone.time.compute < 1.25);
