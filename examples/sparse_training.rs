@@ -134,7 +134,8 @@ fn times(chip: &AnyChip, outcome: &Outcome) -> [f64; 3] {
     let device = chip.device();
     let of = |phases: &[workload::Phase]| {
         let sections = outcome.sections.iter().filter(|section| phases.contains(&section.phase));
-        sections.map(|section| device.seconds(section.cycles)).sum::<f64>() * 1e3
+        // An empty sum is a negative zero.
+        sections.map(|section| device.seconds(section.cycles)).sum::<f64>() * 1e3 + 0.0
     };
     [
         of(&[workload::Phase::Forward, workload::Phase::Backward]),
