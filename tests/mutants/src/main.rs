@@ -49,6 +49,9 @@ enum Task {
         /// Run tests whose names begin so even if they were run before.
         #[arg(long)]
         again: Vec<String>,
+        /// Longest time of a test, s; longer ones are left out.
+        #[arg(long, default_value_t = 600)]
+        longest: u64,
     },
     /// Run for each mutant the tests that reach it until one fails.
     Run {
@@ -86,14 +89,14 @@ fn execute(arguments: Arguments) -> Outcome<()> {
         Task::Build { modules, sample, seed } => {
             tree::build(&places, &tree::Request { modules: &modules, sample, seed })?;
         }
-        Task::Reach { jobs, again } => run::reach(&places, jobs, &again)?,
+        Task::Reach { jobs, again, longest } => run::reach(&places, jobs, &again, longest)?,
         Task::Run { modules, jobs, shard, seconds, again, minutes } => {
             run::run(&places, &run::Request { jobs, shard, seconds, again, minutes, modules })?;
         }
         Task::Report => {
             print(&report::table(&places)?);
             for (mutant, verdict) in report::missed(&places)? {
-                println!("{} ({} of {} tests)", mutant.name(), verdict.tried, verdict.reaching);
+                println!("{} ({} of {} tests)", mutant.name(), verdict.passed.len(), verdict.reaching);
             }
         }
     }

@@ -18,9 +18,6 @@ use crate::tree::{Outcome, Places, Sampled, Tests, read_lines};
 /// Tests that depend on the clock, on the text of the sources or on a browser.
 const LEFT_OUT: [&str; 5] = ["architecture::", "language::", "page::", "stopped::", "timeout::"];
 
-/// Longest time of a test without a mutant, s.
-const LONGEST_S: u64 = 600;
-
 /// Address space of a test, KiB: a mutant may ask for memory without end.
 const MEMORY_KIB: u64 = 8 << 20;
 
@@ -44,9 +41,10 @@ pub(crate) struct Verdict {
     /// The test that failed.
     pub(crate) by: Option<String>,
     pub(crate) timed_out: bool,
-    /// Tests that reach the mutant, and those of them that were run.
+    /// Tests that reach the mutant.
     pub(crate) reaching: usize,
-    pub(crate) tried: usize,
+    /// Those that passed; they are not run again.
+    pub(crate) passed: BTreeSet<String>,
     pub(crate) seconds: f64,
 }
 
@@ -101,7 +99,7 @@ impl<'a> Runner<'a> {
 
 /// Runs each test once without a mutant and notes which ones it reaches. Tests that were run already are not run again, unless
 /// their names begin with one of `again`.
-pub(crate) fn reach(places: &Places, jobs: usize, again: &[String]) -> Outcome<()> {
+pub(crate) fn reach(places: &Places, jobs: usize, again: &[String], longest_s: u64) -> Outcome<()> {
     let runner = Runner::new(places)?;
     let sampled: Vec<Sampled> = read_lines(&places.mutants)?;
     let modules: BTreeSet<_> = sampled.iter().map(|mutant| format!("{}::", mutant.module)).collect();
@@ -126,7 +124,7 @@ pub(crate) fn reach(places: &Places, jobs: usize, again: &[String]) -> Outcome<(
         let (binary, test) = &waiting[index];
         let scratch = places.scratch.join(format!("reached-{index}-{}", std::process::id()));
         let variable = ("RDUSIM_MUTANTS_REACHED", scratch.to_str().ok_or("a path that is not UTF-8")?);
-        let (ending, seconds) = runner.test(binary, test, variable, LONGEST_S)?;
+        let (ending, seconds) = runner.test(binary, test, variable, longest_s)?;
         let text = fs::read_to_string(&scratch).unwrap_or_default();
         let _ = fs::remove_file(&scratch);
         let mutants: BTreeSet<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -140,7 +138,11 @@ pub(crate) fn reach(places: &Places, jobs: usize, again: &[String]) -> Outcome<(
         write_line(&file, &reached)?;
         let told = told.fetch_add(1, Ordering::Relaxed) + 1;
         if told.is_multiple_of(50) || !reached.passed {
-            let passed = if reached.passed { "passed" } else { "FAILED without a mutant and is left out" };
+            let passed = match ending {
+                Ending::Passed => "passed",
+                Ending::Failed => "FAILED without a mutant and is left out",
+                Ending::TimedOut => "takes TOO LONG and is left out",
+            };
             eprintln!("{told} of {}: {} {test} {passed} {seconds:.1} s", waiting.len(), binary);
         }
         Ok(())
@@ -177,7 +179,6 @@ pub(crate) fn run(places: &Places, request: &Request) -> Outcome<()> {
     let verdicts = verdicts(places);
     let mut waiting: Vec<_> = sampled.iter().filter(|mutant| is_asked_for(mutant, request, &verdicts)).collect();
     waiting.sort_by_key(|mutant| (mutant.id.wrapping_mul(0x9E37_79B1), mutant.id));
-    let tried_before = |mutant: &Sampled| verdicts.get(&mutant.name()).map_or(0, |verdict| verdict.tried);
     let file = Mutex::new(append(&places.results)?);
     let history = Mutex::new(vec![History::default(); tests.len()]);
     let (start, told) = (Instant::now(), AtomicUsize::new(0));
@@ -186,18 +187,17 @@ pub(crate) fn run(places: &Places, request: &Request) -> Outcome<()> {
             return Ok(());
         }
         let mutant = waiting[index];
-        let verdict = try_mutant(&runner, mutant, &tests, &history, request.seconds)?;
+        let passed = verdicts.get(&mutant.name()).map(|verdict| verdict.passed.clone()).unwrap_or_default();
+        let verdict = try_mutant(&runner, mutant, &tests, &history, (request.seconds, passed))?;
         write_line(&file, &verdict)?;
         let told = told.fetch_add(1, Ordering::Relaxed) + 1;
         let (name, seconds) = (&verdict.mutant, verdict.seconds);
         match &verdict.by {
             Some(test) => eprintln!("{told} of {}: caught by {test} in {seconds:.1} s: {name}", waiting.len()),
-            None => eprintln!(
-                "{told} of {}: MISSED by {} ({}) in {seconds:.1} s: {name}",
-                waiting.len(),
-                verdict.tried,
-                tried_before(mutant)
-            ),
+            None => {
+                let (passed, reaching) = (verdict.passed.len(), verdict.reaching);
+                eprintln!("{told} of {}: MISSED by {passed} of {reaching} in {seconds:.1} s: {name}", waiting.len());
+            }
         }
         Ok(())
     })
@@ -228,24 +228,21 @@ fn try_mutant(
     mutant: &Sampled,
     tests: &[Reached],
     history: &Mutex<Vec<History>>,
-    seconds: f64,
+    (seconds, passed): (f64, BTreeSet<String>),
 ) -> Outcome<Verdict> {
     let own = format!("{}::", mutant.module);
     let reaches = |test: &Reached| {
         test.mutants.binary_search(&mutant.id).is_ok() && (test.binary == "main" || test.test.starts_with(&own))
     };
     let mut waiting: Vec<usize> = (0..tests.len()).filter(|&index| reaches(&tests[index])).collect();
-    let mut verdict = Verdict {
-        mutant: mutant.name(),
-        caught: false,
-        by: None,
-        timed_out: false,
-        reaching: waiting.len(),
-        tried: 0,
-        seconds: 0.0,
-    };
+    let reaching = waiting.len();
+    waiting.retain(|&index| !passed.contains(&tests[index].test));
+    let mut verdict =
+        Verdict { mutant: mutant.name(), caught: false, by: None, timed_out: false, reaching, passed, seconds: 0.0 };
     let mut left = seconds;
-    while let Some(position) = next_test(&waiting, tests, &history.lock().map_err(|_| "a worker failed")?, left) {
+    loop {
+        let known = history.lock().map_err(|_| "a worker failed")?.clone();
+        let Some(position) = next_test(&waiting, tests, &known, left) else { break };
         let index = waiting.swap_remove(position);
         let test = &tests[index];
         left -= test.seconds;
@@ -253,7 +250,6 @@ fn try_mutant(
         let variable = ("RDUSIM_MUTANT", mutant.id.to_string());
         let (ending, took) = runner.test(&test.binary, &test.test, (variable.0, &variable.1), limit)?;
         verdict.seconds += took;
-        verdict.tried += 1;
         let failed = !matches!(ending, Ending::Passed);
         let mut history = history.lock().map_err(|_| "a worker failed")?;
         history[index].runs += 1;
@@ -264,6 +260,7 @@ fn try_mutant(
             verdict.by = Some(test.test.clone());
             break;
         }
+        verdict.passed.insert(test.test.clone());
     }
     Ok(verdict)
 }
