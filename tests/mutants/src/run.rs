@@ -171,6 +171,20 @@ struct History {
     failures: u32,
 }
 
+/// What is known of each test from earlier runs.
+fn history(tests: &[Reached], verdicts: &BTreeMap<String, Verdict>) -> Vec<History> {
+    let mut known: BTreeMap<&str, History> = BTreeMap::new();
+    for verdict in verdicts.values() {
+        for test in verdict.passed.iter().chain(&verdict.by) {
+            known.entry(test).or_default().runs += 1;
+        }
+        if let Some(test) = &verdict.by {
+            known.entry(test).or_default().failures += 1;
+        }
+    }
+    tests.iter().map(|test| known.get(test.test.as_str()).copied().unwrap_or_default()).collect()
+}
+
 /// Runs the mutants that have no result.
 pub(crate) fn run(places: &Places, request: &Request) -> Outcome<()> {
     let runner = Runner::new(places)?;
@@ -180,7 +194,7 @@ pub(crate) fn run(places: &Places, request: &Request) -> Outcome<()> {
     let mut waiting: Vec<_> = sampled.iter().filter(|mutant| is_asked_for(mutant, request, &verdicts)).collect();
     waiting.sort_by_key(|mutant| (mutant.id.wrapping_mul(0x9E37_79B1), mutant.id));
     let file = Mutex::new(append(&places.results)?);
-    let history = Mutex::new(vec![History::default(); tests.len()]);
+    let history = Mutex::new(history(&tests, &verdicts));
     let (start, told) = (Instant::now(), AtomicUsize::new(0));
     in_parallel(request.jobs, waiting.len(), |index| {
         if start.elapsed().as_secs_f64() > request.minutes * 60.0 {
@@ -192,13 +206,10 @@ pub(crate) fn run(places: &Places, request: &Request) -> Outcome<()> {
         write_line(&file, &verdict)?;
         let told = told.fetch_add(1, Ordering::Relaxed) + 1;
         let (name, seconds) = (&verdict.mutant, verdict.seconds);
-        match &verdict.by {
-            Some(test) => eprintln!("{told} of {}: caught by {test} in {seconds:.1} s: {name}", waiting.len()),
-            None => {
-                let (passed, reaching) = (verdict.passed.len(), verdict.reaching);
-                eprintln!("{told} of {}: MISSED by {passed} of {reaching} in {seconds:.1} s: {name}", waiting.len());
-            }
-        }
+        let (passed, reaching) = (verdict.passed.len(), verdict.reaching);
+        let missed = || format!("MISSED by {passed} of {reaching} tests");
+        let ending = verdict.by.as_ref().map_or_else(missed, |test| format!("caught by {test}"));
+        eprintln!("{told} of {}: {ending} in {seconds:.1} s: {name}", waiting.len());
         Ok(())
     })
 }

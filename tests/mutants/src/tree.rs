@@ -178,7 +178,14 @@ pub(crate) fn build(places: &Places, request: &Request) -> Outcome<()> {
         let mut paths = executables.iter().filter(|(k, n, _)| k == kind && n == name);
         paths.next().map(|(_, _, path)| path.clone()).ok_or(format!("no test binary {name}"))
     };
-    let tests = Tests { lib: of("lib", "rdusim")?, main: of("test", "main")? };
+    // Copies, as another build may run while tests do.
+    let kept = |name: &str, path: PathBuf| -> Outcome<PathBuf> {
+        let (copy, kept) = (places.scratch.join(name), places.tests.with_file_name(format!("tests-{name}")));
+        fs::copy(path, &copy)?;
+        fs::rename(copy, &kept)?;
+        Ok(kept)
+    };
+    let tests = Tests { lib: kept("lib", of("lib", "rdusim")?)?, main: kept("main", of("test", "main")?)? };
     fs::write(&places.tests, serde_json::to_string(&tests)?)?;
     Ok(())
 }
