@@ -334,6 +334,43 @@ fn routes_that_cannot_be_are_refused() {
     good.refuses("trees", |s| s.flows[flow_id(0)].from_pmu ^= true);
 }
 
+/// A flow leaves the PMU that holds what it reads: every kind of flow that reads a buffer, sent from another PMU.
+#[test]
+fn flows_from_another_pmu_are_refused() {
+    for good in [Good::with_softmax(), Good::split_k(), Good::feed_forward()] {
+        let fabric = Fabric::new(&good.chip);
+        let flows = good.configuration.sections[0].flows.clone();
+        let mut seen = Vec::new();
+        for (f, flow) in flows.iter_enumerated().filter(|(_, flow)| flow.reads.is_some()) {
+            if !seen.contains(&std::mem::discriminant(&flow.kind)) {
+                seen.push(std::mem::discriminant(&flow.kind));
+                let mut ports = (0..2).map(|pmu| fabric.pmu_read(PmuId::from_index(pmu), 0));
+                let other = ports.find(|&port| port != flow.route[0]).expect("another PMU");
+                good.refuses("flow_ends", |s| s.flows[f].route[0] = other);
+            }
+        }
+        assert!(!seen.is_empty());
+    }
+}
+
+/// A tier has room for the tensors that lie in it.
+#[test]
+fn tiers_without_room_are_refused() {
+    let good = Good::with_softmax();
+    let tensors = good.workload.tensors.iter();
+    let bytes: u64 = tensors.map(rdusim::workload::Tensor::stored_bytes).sum();
+    let with_room = |bytes: u64| {
+        let set = format!("arch.memory.ddr.capacity_bytes={bytes}");
+        let set = rdusim::input::Override::parse(&set).expect("a field");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn10.toml");
+        let chip = arch::load(&path, &[set]).expect("a chip");
+        let found = violations(&chip, &good.workload, &Fabric::new(&chip), &good.configuration);
+        found.iter().map(|found| found.check).collect::<Vec<_>>()
+    };
+    assert_eq!(with_room(bytes), [""; 0]);
+    assert_eq!(with_room(bytes / 4), ["tiers"]);
+}
+
 #[test]
 fn flows_with_other_ends_are_refused() {
     for good in [Good::with_softmax(), Good::split_k(), Good::feed_forward()] {
