@@ -334,25 +334,6 @@ fn routes_that_cannot_be_are_refused() {
     good.refuses("trees", |s| s.flows[flow_id(0)].from_pmu ^= true);
 }
 
-/// A flow leaves the PMU that holds what it reads: every kind of flow that reads a buffer, sent from another PMU.
-#[test]
-fn flows_from_another_pmu_are_refused() {
-    for good in [Good::with_softmax(), Good::split_k(), Good::feed_forward()] {
-        let fabric = Fabric::new(&good.chip);
-        let flows = good.configuration.sections[0].flows.clone();
-        let mut seen = Vec::new();
-        for (f, flow) in flows.iter_enumerated().filter(|(_, flow)| flow.reads.is_some()) {
-            if !seen.contains(&std::mem::discriminant(&flow.kind)) {
-                seen.push(std::mem::discriminant(&flow.kind));
-                let mut ports = (0..2).map(|pmu| fabric.pmu_read(PmuId::from_index(pmu), 0));
-                let other = ports.find(|&port| port != flow.route[0]).expect("another PMU");
-                good.refuses("flow_ends", |s| s.flows[f].route[0] = other);
-            }
-        }
-        assert!(!seen.is_empty());
-    }
-}
-
 /// A tier has room for the tensors that lie in it.
 #[test]
 fn tiers_without_room_are_refused() {
