@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from . import _native
@@ -58,6 +58,8 @@ def pod(
     seq: int | None = None,
     sparsity: float | None = None,
     flat: bool = False,
+    predicted_tokens: int | None = None,
+    stage_layers: Sequence[float] | None = None,
     sets: Mapping[str, Any] | None = None,
     mtbf_h: float | None = None,
     checkpoint_s: float | None = None,
@@ -79,6 +81,8 @@ def pod(
         seq: Tokens of a sequence, of a prompt, or of a context.
         sparsity: Share of the layers' weights that is pruned; RDUs only.
         flat: Every chip of a step is simulated on its own: the same result, later.
+        predicted_tokens: Of training: tokens of a sequence that have logits; all if not given.
+        stage_layers: Of training: layers of each stage, halves too; equal shares if not given.
         sets: Fields of the system file: ``{"level.node.links": 12}``.
         mtbf_h, checkpoint_s, restart_s, checkpoint_every_s: Of training: mean hours between failures of a chip, seconds of writing a
             checkpoint, from a failure until work goes on, and of work between checkpoints (the best if not given). The
@@ -90,10 +94,19 @@ def pod(
     base, phase = _base(system, model, parallel, phase, stack, batch, micro_batch, seq, sparsity, sets)
     failures = _failures(mtbf_h, checkpoint_s, restart_s, checkpoint_every_s)
     if phase != "training":
-        given = [name for name, value in (("flat", flat), ("mtbf_h", failures)) if value]
+        options = {"flat": flat, "mtbf_h": failures, "predicted_tokens": predicted_tokens, "stage_layers": stage_layers}
+        given = [name for name, value in options.items() if value]
         if given:
             raise ValueError(f"{given} are for the phase 'training', found {phase!r}")
-    return Pod(*_native.pod(json.dumps({"base": base, "phase": phase, "flat": flat, "failures": failures})))
+    request = {
+        "base": base,
+        "phase": phase,
+        "flat": flat,
+        "predicted_tokens": predicted_tokens,
+        "stage_layers": None if stage_layers is None else ",".join(str(layers) for layers in stage_layers),
+        "failures": failures,
+    }
+    return Pod(*_native.pod(json.dumps(request)))
 
 
 def pod_search(

@@ -41,6 +41,8 @@ struct PodOf {
     base: Base,
     phase: String,
     flat: bool,
+    predicted_tokens: Option<u64>,
+    stage_layers: Option<String>,
     failures: Option<FailuresOf>,
 }
 
@@ -91,6 +93,8 @@ impl Base {
             micro_batch: self.micro_batch.unwrap_or(1),
             sequence: self.seq,
             sparsity: self.sparsity,
+            predicted: None,
+            stage_layers: None,
             flat,
         }
     }
@@ -144,7 +148,8 @@ pub(crate) fn pod(py: Python<'_>, request: &str) -> PyResult<Texts> {
 fn training(request: &PodOf) -> Answer<Texts> {
     let sets = overrides(&request.base.sets)?;
     let failures = request.failures.as_ref().map(FailuresOf::checked).transpose()?;
-    let asked = request.base.training(&sets, request.flat);
+    let (predicted, stage_layers) = (request.predicted_tokens, request.stage_layers.as_deref());
+    let asked = PodRequest { predicted, stage_layers, ..request.base.training(&sets, request.flat) };
     let mut notes = Vec::new();
     let made = analysis::pod(&asked, &mut |note| notes.push(note.to_owned()), |system, stack, job, step| {
         let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));

@@ -66,6 +66,9 @@ def test_a_pod_is_the_command_lines_json(cli):
     failures = ["--mtbf-h", "50000", "--checkpoint-s", "60", "--restart-s", "300"]
     failing = rs.pod("dgx-a100", model, parallel=parallel, stack="megatron-2021", mtbf_h=50000, checkpoint_s=60, restart_s=300)
     assert failing.to_json() == cli("pod", "dgx-a100", *arguments, *failures) and failing.goodput
+    stages = ["--stage-layers", "9,11,11,9", "--predicted-tokens", "512"]
+    uneven = rs.pod("dgx-a100", model, parallel=parallel, stack="megatron-2021", stage_layers=[9, 11, 11, 9], predicted_tokens=512)
+    assert uneven.to_json() == cli("pod", "dgx-a100", *arguments, *stages) and uneven.step_s != pod.step_s
     with pytest.raises(ValueError, match="need each other"):
         rs.pod("dgx-a100", model, parallel=parallel, mtbf_h=50000)
 

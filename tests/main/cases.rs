@@ -197,22 +197,71 @@ fn run(name: &str, text: &str) -> Vec<String> {
     wrong
 }
 
-#[test]
-fn cases_come_out_as_calculated() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let mut cases: Vec<PathBuf> =
-        fs::read_dir(directory).expect("the cases").map(|entry| entry.expect("the cases").path()).collect();
-    cases.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    cases.sort();
-    assert!(cases.len() >= 10);
-    let wrong: Vec<String> = cases
-        .iter()
-        .flat_map(|path| {
-            let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(path).display().to_string();
-            run(&name, &fs::read_to_string(path).expect("a case"))
-        })
-        .collect();
+/// The cases.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
+}
+
+fn comes_out_as_calculated(case: &str) {
+    let text = fs::read_to_string(folder().join(format!("{case}.md"))).expect("a case");
+    let wrong = run(&format!("tests/cases/{case}.md"), &text);
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// A test for each case: they run side by side, and a failure names its case.
+macro_rules! cases {
+    ($($test:ident => $file:literal,)+) => {
+        const CASES: &[&str] = &[$($file),+];
+        $(
+            #[test]
+            fn $test() {
+                comes_out_as_calculated($file);
+            }
+        )+
+    };
+}
+
+cases! {
+    accumulator_sets => "accumulator-sets",
+    convolution => "convolution",
+    cycle_array => "cycle-array",
+    cycle_systolic => "cycle-systolic",
+    elementwise => "elementwise",
+    energy => "energy",
+    fused_feed_forward => "fused-feed-forward",
+    gather => "gather",
+    gemm_one_tile => "gemm-one-tile",
+    gpt13b_feed_forward => "gpt13b-feed-forward",
+    heads => "heads",
+    launch_bound => "launch-bound",
+    looped_block => "looped-block",
+    memory_bound_gemm => "memory-bound-gemm",
+    multicast => "multicast",
+    outstanding_accesses => "outstanding-accesses",
+    prefetch => "prefetch",
+    ragged_token => "ragged-token",
+    residual => "residual",
+    sampled_gradient => "sampled-gradient",
+    simd_chain => "simd-chain",
+    slice => "slice",
+    softmax => "softmax",
+    sparse_blocks => "sparse-blocks",
+    split_k_chain => "split-k-chain",
+    split_k_tree => "split-k-tree",
+    stored_rows => "stored-rows",
+    tiles_of_keys => "tiles-of-keys",
+    training_step => "training-step",
+    transposed_slots => "transposed-slots",
+    weights_read_again => "weights-read-again",
+}
+
+#[test]
+fn every_file_is_a_case() {
+    let paths = fs::read_dir(folder()).expect("the cases").map(|entry| entry.expect("the cases").path());
+    let cases = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut found: Vec<String> = cases.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+    found.sort();
+    assert_eq!(found, CASES);
 }
 
 #[test]

@@ -334,6 +334,24 @@ fn routes_that_cannot_be_are_refused() {
     good.refuses("trees", |s| s.flows[flow_id(0)].from_pmu ^= true);
 }
 
+/// A tier has room for the tensors that lie in it.
+#[test]
+fn tiers_without_room_are_refused() {
+    let good = Good::with_softmax();
+    let tensors = good.workload.tensors.iter();
+    let bytes: u64 = tensors.map(rdusim::workload::Tensor::stored_bytes).sum();
+    let with_room = |bytes: u64| {
+        let set = format!("arch.memory.ddr.capacity_bytes={bytes}");
+        let set = rdusim::input::Override::parse(&set).expect("a field");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn10.toml");
+        let chip = arch::load(&path, &[set]).expect("a chip");
+        let found = violations(&chip, &good.workload, &Fabric::new(&chip), &good.configuration);
+        found.iter().map(|found| found.check).collect::<Vec<_>>()
+    };
+    assert_eq!(with_room(bytes), [""; 0]);
+    assert_eq!(with_room(bytes / 4), ["tiers"]);
+}
+
 #[test]
 fn flows_with_other_ends_are_refused() {
     for good in [Good::with_softmax(), Good::split_k(), Good::feed_forward()] {
