@@ -144,8 +144,7 @@ pub(super) struct PodArgs {
     /// Also write JSON and a picture of the schedule into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Training: also write a Chakra execution trace of every chip into this directory, rank.N.et, and the groups that its
-    /// collectives name, comm_groups.json
+    /// Training: also write a Chakra execution trace of every chip into this directory, with the groups of its collectives
     #[arg(long, value_name = "DIR", conflicts_with = "search")]
     pub(super) chakra: Option<PathBuf>,
     /// Form of the result on standard output

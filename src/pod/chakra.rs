@@ -1,4 +1,4 @@
-//! Execution traces in the form of MLCommons Chakra, which ASTRA-sim reads: a file for each chip, `PREFIX.RANK.et`, of a
+//! Execution traces in the form of Chakra (`MLCommons`), which ASTRA-sim reads: a file for each chip, `PREFIX.RANK.et`, of a
 //! `GlobalMetadata` and `Node`s, each a Protocol Buffers message behind its length. The schema is `et_def.proto` of
 //! github.com/mlcommons/chakra at 6dc63e1, the fields of 0.0.4 alone; attributes have the names and types that the feeder reads.
 

@@ -46,16 +46,13 @@ pub(super) fn minimum(
             let inside = evaluated(towards(&middle, worst, CONTRACTED));
             (inside.1 < highest).then_some(inside)
         };
-        match instead {
-            Some(corner) => {
-                simplex.pop();
-                simplex.push(corner);
-            }
-            None => {
-                let best = simplex[0].0.clone();
-                for corner in simplex.iter_mut().skip(1) {
-                    *corner = evaluated(towards(&best, &corner.0, SHRUNK));
-                }
+        if let Some(corner) = instead {
+            simplex.pop();
+            simplex.push(corner);
+        } else {
+            let best = simplex[0].0.clone();
+            for corner in simplex.iter_mut().skip(1) {
+                *corner = evaluated(towards(&best, &corner.0, SHRUNK));
             }
         }
         simplex.sort_by(|a, b| a.1.total_cmp(&b.1));
