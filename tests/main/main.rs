@@ -36,6 +36,7 @@ mod outcome;
 mod packed;
 mod page;
 mod penalties;
+mod pinned;
 mod pod;
 mod pod_context;
 mod pod_links;
