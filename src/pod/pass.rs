@@ -1,5 +1,10 @@
 //! What the passes of a part of the model take: seconds by what they are spent on. The parts of a pass add up to it.
 
+use super::graph::Piece;
+use super::parallel::{Job, Recompute};
+use crate::diagnostics::Diagnostic;
+use crate::workload::Phase;
+
 /// Seconds of a pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Pass {
@@ -83,4 +88,35 @@ pub(super) struct Pieces {
     pub logits: PieceTime,
     /// Gathering what the tensor ranks of another stage have each sent a part of.
     pub received: f64,
+}
+
+impl PieceTime {
+    /// From the seconds of each phase of a graph that holds forward and backward pass and the update of a micro-batch. Of layers that
+    /// are computed again the backward sections do that too: as much of them as a forward pass takes.
+    pub(super) fn of_phases(job: &Job, piece: Piece, seconds: impl Fn(Phase) -> f64) -> Self {
+        let (forward, backward) = (seconds(Phase::Forward), seconds(Phase::Backward));
+        let is_again = job.parallel.recompute == Recompute::Full && matches!(piece, Piece::Layers(_));
+        let again = if is_again { forward.min(backward) } else { 0.0 };
+        Self {
+            forward: Pass { compute: forward, ..Pass::default() },
+            backward: Pass { compute: backward - again, recompute: again, ..Pass::default() },
+            weights: Pass::default(),
+            update: seconds(Phase::Update) * job.micro_batches() as f64,
+        }
+    }
+}
+
+impl Pieces {
+    /// All pieces of a job, each as `run` gives it.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub(super) fn each(job: &Job, run: impl Fn(Piece) -> Result<PieceTime, Diagnostic>) -> Result<Self, Diagnostic> {
+        Ok(Self {
+            layers: run(Piece::Layers(job.layers_of_part()))?,
+            embedding: run(Piece::Embedding)?,
+            logits: run(Piece::Logits)?,
+            received: 0.0,
+        })
+    }
 }

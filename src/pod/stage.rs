@@ -237,22 +237,7 @@ fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
             let sections = outcome.sections.iter().filter(|section| section.phase == phase);
             sections.map(|section| chip.seconds(section.cycles)).sum::<f64>() * stack.kernel_factor
         };
-        let again = if job.parallel.recompute == Recompute::Full && matches!(piece, Piece::Layers(_)) {
-            of(Phase::Forward).min(of(Phase::Backward))
-        } else {
-            0.0
-        };
-        Ok(PieceTime {
-            forward: Pass { compute: of(Phase::Forward), ..Pass::default() },
-            backward: Pass { compute: of(Phase::Backward) - again, recompute: again, ..Pass::default() },
-            weights: Pass::default(),
-            update: of(Phase::Update) * job.micro_batches() as f64,
-        })
+        Ok(PieceTime::of_phases(job, piece, of))
     };
-    Ok(Pieces {
-        layers: run(Piece::Layers(job.layers_of_part()))?,
-        embedding: run(Piece::Embedding)?,
-        logits: run(Piece::Logits)?,
-        received: 0.0,
-    })
+    Pieces::each(job, run)
 }

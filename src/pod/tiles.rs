@@ -5,8 +5,8 @@
 
 use super::graph::{self, Piece};
 use super::memory;
-use super::parallel::{Job, Recompute, Schedule};
-use super::pass::{Pass, PieceTime, Pieces};
+use super::parallel::{Job, Schedule};
+use super::pass::{PieceTime, Pieces};
 use super::system::Stack;
 use crate::arch::Bsp;
 use crate::bsp;
@@ -60,22 +60,7 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
             let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();
             cycles as f64 / chip.clock_hz as f64 * stack.kernel_factor
         };
-        let again = if job.parallel.recompute == Recompute::Full && matches!(piece, Piece::Layers(_)) {
-            of(Phase::Forward).min(of(Phase::Backward))
-        } else {
-            0.0
-        };
-        Ok(PieceTime {
-            forward: Pass { compute: of(Phase::Forward), ..Pass::default() },
-            backward: Pass { compute: of(Phase::Backward) - again, recompute: again, ..Pass::default() },
-            weights: Pass::default(),
-            update: of(Phase::Update) * job.micro_batches() as f64,
-        })
+        Ok(PieceTime::of_phases(job, piece, of))
     };
-    Ok(Pieces {
-        layers: run(Piece::Layers(job.layers_of_part()))?,
-        embedding: run(Piece::Embedding)?,
-        logits: run(Piece::Logits)?,
-        received: 0.0,
-    })
+    Pieces::each(job, run)
 }

@@ -4,39 +4,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use rdusim::model::{Architecture, preset};
-use rdusim::pod::{
-    CollectiveKind, Detail, ExecutionTraces, Job, Operation, Parallel, Stack, StackKind, System, TraceNode, open, step,
-};
+use rdusim::pod::{CollectiveKind, Detail, ExecutionTraces, Job, Operation, StackKind, System, TraceNode, step};
+
+use crate::small_pods::{self, stack};
 
 /// The system with links that take next to no time.
 fn fast() -> System {
-    let mut system = open(Path::new("arch/systems/dgx-a100.toml"), &[]).expect("a shipped system");
+    let mut system = small_pods::system("dgx-a100");
     for level in &mut system.levels {
         (level.link_gb_per_s, level.message_us) = (1e6, 0.0);
     }
     system
 }
 
-fn stack(system: &System, kind: StackKind) -> &Stack {
-    system.stacks.iter().find(|stack| stack.kind == kind).expect("a stack")
-}
-
 fn job(parallel: &str, batch: u64) -> Job {
-    let (gpt, _) = preset("gpt2-medium").expect("a preset");
-    let architecture = Architecture { layers: 8, ..gpt };
-    let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Job {
-        model: "small".into(),
-        architecture,
-        parallel,
-        batch,
-        micro_batch: 1,
-        sequence: 512,
-        density: None,
-        predicted: None,
-        stage_layers: None,
-    }
+    small_pods::job(parallel, batch, (8, 512))
 }
 
 /// When the last node of all chips ends if nothing takes time but computing, microseconds; what waits for what it never gets is told.

@@ -55,6 +55,7 @@ mod saved;
 mod search;
 mod sequences;
 mod serving;
+mod small_pods;
 mod sparsity;
 mod splits;
 mod stack;

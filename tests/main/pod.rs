@@ -4,38 +4,23 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use rdusim::input::Override;
-use rdusim::model::{Architecture, preset};
+use rdusim::model::Architecture;
 use rdusim::pod::{
     Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Stack, StackKind, System, least_bytes, of_job,
     open, phases, plan, step,
 };
 
+use crate::small_pods::{self, stack, system};
+
 const KINDS: [CollectiveKind; 4] =
     [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather, CollectiveKind::AllToAll];
 
-fn system(name: &str) -> System {
-    open(Path::new(&format!("arch/systems/{name}.toml")), &[]).expect("a shipped system")
-}
-
 fn megatron(system: &System) -> &Stack {
-    system.stacks.iter().find(|stack| stack.kind == StackKind::Megatron).expect("a stack")
+    stack(system, StackKind::Megatron)
 }
 
 fn small(parallel: &str, batch: u64) -> Job {
-    let (gpt, _) = preset("gpt2-medium").expect("a preset");
-    let architecture = Architecture { layers: 16, ..gpt };
-    let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Job {
-        model: "small".into(),
-        architecture,
-        parallel,
-        batch,
-        micro_batch: 1,
-        sequence: 1024,
-        density: None,
-        predicted: None,
-        stage_layers: None,
-    }
+    small_pods::job(parallel, batch, (16, 1024))
 }
 
 fn rdusim(arguments: &[&str]) -> Output {

@@ -1,34 +1,17 @@
 //! Context parallelism: several chips share the tokens of a sequence.
 
-use std::path::Path;
 use std::process::Command;
 
-use rdusim::model::{Architecture, preset};
-use rdusim::pod::{Detail, Job, Parallel, Stack, StackKind, System, TrainingStep, open, step};
+use rdusim::pod::{Detail, Job, StackKind, System, TrainingStep, step};
+
+use crate::small_pods::{self, stack};
 
 fn system() -> System {
-    open(Path::new("arch/systems/dgx-a100.toml"), &[]).expect("a shipped system")
-}
-
-fn stack(system: &System, kind: StackKind) -> &Stack {
-    system.stacks.iter().find(|stack| stack.kind == kind).expect("a stack")
+    small_pods::system("dgx-a100")
 }
 
 fn job(parallel: &str, batch: u64) -> Job {
-    let (gpt, _) = preset("gpt2-medium").expect("a preset");
-    let architecture = Architecture { layers: 4, ..gpt };
-    let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Job {
-        model: "small".into(),
-        architecture,
-        parallel,
-        batch,
-        micro_batch: 1,
-        sequence: 8192,
-        density: None,
-        predicted: None,
-        stage_layers: None,
-    }
+    small_pods::job(parallel, batch, (4, 8192))
 }
 
 fn run(system: &System, parallel: &str, batch: u64) -> TrainingStep {

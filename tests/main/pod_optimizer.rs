@@ -1,34 +1,19 @@
 //! Optimisers and compressed gradients of pods: bytes of their closed forms, and time that follows them.
 
-use std::path::Path;
 use std::process::Command;
 
-use rdusim::model::{Architecture, preset};
-use rdusim::pod::{Detail, Job, Parallel, StackKind, TrainingStep, open, step};
+use rdusim::pod::{Detail, Job, StackKind, TrainingStep, step};
 use serde_json::Value;
 
+use crate::small_pods;
+
 fn job(parallel: &str) -> Job {
-    let (gpt, _) = preset("gpt2-medium").expect("a preset");
-    let architecture = Architecture { layers: 4, ..gpt };
-    let parallel = Parallel::parse(parallel).expect("a decomposition");
-    let (predicted, stage_layers, density) = (None, None, None);
-    Job {
-        model: "small".into(),
-        architecture,
-        parallel,
-        batch: 8,
-        micro_batch: 1,
-        sequence: 1024,
-        density,
-        predicted,
-        stage_layers,
-    }
+    small_pods::job(parallel, 8, (4, 1024))
 }
 
 fn run(parallel: &str) -> TrainingStep {
-    let system = open(Path::new("arch/systems/dgx-a100.toml"), &[]).expect("a shipped system");
-    let stack = system.stacks.iter().find(|stack| stack.kind == StackKind::Flash).expect("a stack");
-    step(&system, stack, &job(parallel), Detail::Grouped).expect("a step")
+    let system = small_pods::system("dgx-a100");
+    step(&system, small_pods::stack(&system, StackKind::Flash), &job(parallel), Detail::Grouped).expect("a step")
 }
 
 /// Rows plus columns, and elements, of all matrices: 4 layers of queries, keys and values, projection, up and down, and two tables.
