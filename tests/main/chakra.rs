@@ -210,7 +210,7 @@ fn files_hold_what_the_schema_says() {
     let groups = std::fs::read(into.join("comm_groups.json")).expect("groups");
     let groups: BTreeMap<String, Vec<u64>> = serde_json::from_slice(&groups).expect("an object");
     assert_eq!(groups["0"], [0, 1]);
-    let mut sent: BTreeMap<(u64, u64, u64), u64> = BTreeMap::new();
+    let (mut sent, mut received) = (BTreeMap::new(), BTreeMap::new());
     for rank in 0..8 {
         let whole = std::fs::read(into.join(format!("rank.{rank}.et"))).expect("a trace");
         let mut bytes = &whole[..];
@@ -237,8 +237,8 @@ fn files_hold_what_the_schema_says() {
             let of = |name: &str| attribute(node, name).unwrap_or_else(|| panic!("{name} of kind {kind}")).0;
             match kind {
                 4 => assert!(number(7).is_some()),
-                5 => *sent.entry((rank, of("comm_dst"), of("comm_tag"))).or_default() += of("comm_size"),
-                6 => *sent.entry((of("comm_src"), rank, of("comm_tag"))).or_default() -= 0,
+                5 => assert!(sent.insert((rank, of("comm_dst"), of("comm_tag")), of("comm_size")).is_none()),
+                6 => assert!(received.insert((of("comm_src"), rank, of("comm_tag")), of("comm_size")).is_none()),
                 7 => {
                     let group = attribute(node, "pg_name").expect("a group").1;
                     // Sums, and gathers of what the tensor ranks of another stage have each sent a part of.
@@ -252,6 +252,7 @@ fn files_hold_what_the_schema_says() {
     }
     // Four micro-batches forward and as many back, of each tensor rank of each replica half of 2 x 1,024 x 768 bytes each.
     assert_eq!(sent.len(), 2 * 2 * 2 * 4);
+    assert_eq!(sent, received, "what is sent is received, with its bytes");
     assert!(sent.values().all(|&bytes| bytes == 1024 * 768), "{sent:?}");
     let again = directory.path().join("again");
     run(&again);
