@@ -228,11 +228,6 @@ impl StageWork {
         self.reducer.as_ref().map_or_else(|| self.passes(tile.rows), |reducer| reducer.passes(column_tile, tile))
     }
 
-    /// k-steps of every tile of a row tile, where the row tile tells.
-    pub fn depth(&self, rows: u64) -> Option<u64> {
-        self.reducer.as_ref().map(|reducer| reducer.depth(rows))
-    }
-
     /// Rows of a row tile of `rows` rows that row slice `slice` works on; the last slices may have fewer, or none. All PCUs
     /// that add up over rows take all of them.
     pub fn slice_rows(&self, rows: u64, slice: u64) -> Range<u64> {

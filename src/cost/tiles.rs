@@ -198,6 +198,23 @@ mod tests {
         assert_eq!(steps(12, 24)[1], (100, 34));
     }
 
+    /// Those that are counted are counted as they are, wherever they come in the list; the others lie where they would.
+    #[test]
+    fn a_sample_counts_some_tiles_and_places_all() {
+        let mask = BlockMask::random(256, 1024, (16, 16), 0.3, 5);
+        for (width, aligned) in [(4, true), (6, true), (12, true), (12, false), (16, true), (24, false), (32, true)] {
+            let all = tiles(Some(&mask), 8..1000, 0..256, &cut(width, aligned));
+            let some = tiles(Some(&mask), 8..1000, 0..256, &Cut { one_in: 4, ..cut(width, aligned) });
+            let places = |list: &[Tile]| list.iter().map(|tile| (tile.start, tile.columns)).collect::<Vec<_>>();
+            assert_eq!(places(&all), places(&some), "tiles of {width}");
+            let counted = |list: &[Tile]| list.iter().step_by(4).map(|tile| (tile.k, tile.stored)).collect::<Vec<_>>();
+            assert_eq!(counted(&all), counted(&some), "tiles of {width}");
+            // Tiles of 12 and 4 columns in turn are never like the one before.
+            let differ = all.iter().zip(&some).any(|(all, some)| all.k != some.k);
+            assert!(differ || 16 % width != 0, "tiles of {width} were all counted");
+        }
+    }
+
     #[test]
     fn tiles_keep_every_stored_element() {
         let mask = BlockMask::random(300, 200, (16, 8), 0.3, 9);

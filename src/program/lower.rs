@@ -102,7 +102,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// What copies the complete sums of a slice of a stage's K into its outputs.
+    /// What copies the complete sums of a slice of a stage's K into its outputs, or adds those of other slices to them on the way.
     fn emission(&self, stage: StageId, slice: u64, partial: BufferId) -> Process {
         let mapping = &self.section.stages[stage].mapping;
         let is_of_slice = |process: &&processes::Process| matches!(process.kind, processes::ProcessKind::Group { stage: of, group } if of == stage && mapping.k_slice(group) == slice);
@@ -117,8 +117,8 @@ impl Lowering<'_> {
         let inputs = groups().flat_map(|process| &process.inputs);
         let merged = sorted(&mut inputs.filter(|input| input.streamed == Streamed::Merged).map(|input| input.buffer));
         let level = self.section.buffers[partial].spec.level;
-        let process =
-            Process::new(&format!("results of stage {stage} slice {slice}"), ProcessKind::Copy, self.nest(level));
+        let kind = if merged.is_empty() { ProcessKind::Copy } else { ProcessKind::Stage };
+        let process = Process::new(&format!("results of stage {stage} slice {slice}"), kind, self.nest(level));
         let process = process.reading(partial, Access::same());
         let process = merged.into_iter().fold(process, |process, b| process.reading(b, Access::same()));
         outputs.into_iter().fold(process, |process, b| process.writing(b, Access::same()))

@@ -312,10 +312,28 @@ mod tests {
             prop_assert_eq!(schedule.nest(), nest);
             let mut rows_seen = 0;
             let mut before = None;
+            let at = |step| -> Vec<u64> { (0..schedule.depth()).map(|level| schedule.iteration(level, step)).collect() };
             for n in 0..schedule.count(LoopLevel::FIRING) {
                 let step = schedule.step(LoopLevel::FIRING, n);
                 prop_assert_eq!(schedule.ordinal(LoopLevel::FIRING, step), n);
                 prop_assert!(before != Some(step));
+                // Iterations count up like digits; the first that changes is the loop that goes on.
+                let (last, now) = (before.map(at), at(step));
+                let changed = last.as_ref().map_or(Some(0), |last| (0..now.len()).find(|&level| last[level] != now[level]));
+                let changed = changed.expect("some loop goes on");
+                prop_assert_eq!(schedule.begins(step), changed);
+                for level in 0..now.len() {
+                    let is_next = last.as_ref().is_none_or(|last| match level.cmp(&changed) {
+                        std::cmp::Ordering::Less => true,
+                        std::cmp::Ordering::Equal => now[level] == last[level] + 1,
+                        std::cmp::Ordering::Greater => now[level] == 0,
+                    });
+                    prop_assert!(is_next && now[level] < schedule.trips(level, step));
+                    if let Some(before) = before {
+                        let same = schedule.is_same_around(LoopLevel::FIRING, level, before, step);
+                        prop_assert_eq!(same, level <= changed);
+                    }
+                }
                 before = Some(step);
                 rows_seen += schedule.tiling().rows_of(step.row_tile);
             }

@@ -163,6 +163,17 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_is_settled_when_all_was_filled_long_ago() {
+        let mut buffer = BufferState::new(2, 1, 1, 4);
+        let now = |now| Clock { now, reach: 10 };
+        assert!(buffer.is_settled(now(0)));
+        assert!(buffer.fill(0, at(1, 2)));
+        assert_eq!([11, 12, 13].map(|at| buffer.is_settled(now(at))), [false, true, true]);
+        assert!(buffer.fill(1, at(2, 9)));
+        assert_eq!([18, 19].map(|at| buffer.is_settled(now(at))), [false, true]);
+    }
+
+    #[test]
     fn a_buffer_has_no_more_slots_than_pass_through_it() {
         let buffer = BufferState::new(8, 1, 1, 1);
         assert_eq!((buffer.credit(0), buffer.credit(1)), (Some(0), None));

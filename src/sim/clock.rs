@@ -27,3 +27,16 @@ impl Clock {
         self.relative(at) == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beyond_reach_is_past() {
+        let clock = Clock { now: 100, reach: 30 };
+        assert_eq!([60, 70, 71, 100, 120].map(|at| clock.relative(at)), [0, 0, 1, 30, 50]);
+        assert_eq!([60, 70, 71, 100].map(|at| clock.is_past(at)), [true, true, false, false]);
+        assert_eq!(clock.exact(104), 4);
+    }
+}

@@ -23,18 +23,6 @@ pub struct BlockMask {
 }
 
 impl BlockMask {
-    /// A mask whose block columns are written by `fill`: it gets the number of a block column and its words, all zero,
-    /// of which bits from [`Self::k_blocks`] on must stay so.
-    pub fn from_columns(rows: u64, columns: u64, block: (u64, u64), mut fill: impl FnMut(u64, &mut [u64])) -> Self {
-        let mut mask = Self::empty(rows, columns, block);
-        let words = mask.words_per_column;
-        for (n, column) in mask.bits.as_raw_mut_slice().chunks_exact_mut(words).enumerate() {
-            fill(n as u64, column);
-        }
-        mask.count();
-        mask
-    }
-
     /// Counts what is kept, after the words have been written.
     fn count(&mut self) {
         (self.kept_blocks, self.stored_elements) = (0, 0);

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use rdusim::compile::compile_measured;
+use rdusim::compile::{BaseCache, Effort, compile_with};
 use rdusim::index::Id;
 use rdusim::mode::Mode;
 use rdusim::program::dataflow::{
@@ -87,7 +87,9 @@ proptest! {
 fn sections(pairs: usize) -> Vec<Section> {
     let of_pair = |number: usize| {
         let (_, chip, graph) = pair(31, number);
-        let compiled = compile_measured(&chip.chip(), &graph.workload(), &Mode::ALL).unwrap_or_default();
+        let (chip, workload) = (chip.chip(), graph.workload());
+        let compiled = compile_with(&chip, &workload, &Mode::ALL, Effort::Low, &BaseCache::default());
+        let compiled = compiled.unwrap_or_default();
         compiled.into_iter().flat_map(|compiled| compiled.configuration.sections).collect::<Vec<Section>>()
     };
     let sections: Vec<Section> = (0..pairs).flat_map(of_pair).chain(crate::steps::sections()).collect();

@@ -25,7 +25,8 @@ pub struct Exhausted {
     pub cycles: u64,
     /// Mappings in the space.
     pub mappings: u64,
-    /// Mappings that were placed, routed and measured; the others cannot beat one of these.
+    /// Mappings, each with every choice of what stays on the chip, that were placed, routed and measured; the others cannot beat one
+    /// of these.
     pub measured: u64,
 }
 

@@ -222,15 +222,6 @@ impl ProcessGraph {
         port.counts.finished(&node.domain, &self.slots[port.buffer], done)
     }
 
-    /// The same once firing `n`, which is at `at`, and those before it are through: `completed(n + 1)` for those who have
-    /// the point.
-    #[inline]
-    pub fn completed_after(&self, writer: PortRef, n: u64, at: &Point) -> u64 {
-        let node = &self.nodes[writer.process];
-        let port = &node.writes[writer.port];
-        port.counts.finished_after(&node.domain, &self.slots[port.buffer], n, at)
-    }
-
     /// Slots of a write port that firing `n` is the first to contribute to.
     pub fn begins(&self, writer: PortRef, n: u64) -> Range<u64> {
         let begun = |n: u64| self.begun(writer, n, &self.point(writer.process, n));

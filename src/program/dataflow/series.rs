@@ -180,3 +180,54 @@ impl Sums {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The iteration within which the sums pass `n`, step by step.
+    fn found(values: &[u64], n: u64, factor: u64) -> u64 {
+        let mut sum = 0;
+        let passes = |value: &u64| {
+            sum += value * factor;
+            sum > n
+        };
+        values.iter().position(passes).expect("it is passed") as u64
+    }
+
+    proptest! {
+        #[test]
+        fn sums_are_those_of_the_numbers(values in prop::collection::vec(0u64..5, 1..12), scale in 1u64..4, factor in 1u64..4) {
+            let count = values.len() as u64;
+            let series = Series::new(values.clone());
+            let scaled: Vec<u64> = values.iter().map(|value| value * scale).collect();
+            for sums in [Sums::of(&series, scale, count), Sums::new(scaled.iter().copied())] {
+                let total: u64 = scaled.iter().sum();
+                for i in 0..=count {
+                    prop_assert_eq!(sums.before(i), scaled[..index(i)].iter().sum::<u64>());
+                }
+                for n in 0..total * factor {
+                    prop_assert_eq!(sums.find(n, factor), found(&scaled, n, factor), "{} of {:?}", n, &scaled);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_iterations_need_no_table() {
+        let uniform = |value, last, at_last| Series::Uniform { value, last, at_last };
+        let short = Sums::Uniform { each: 6, iterations: 4, total: 20 };
+        assert_eq!(Sums::of(&uniform(3, 3, 1), 2, 4), short);
+        assert_eq!(Sums::new([6, 6, 6, 2].into_iter()), short);
+        assert_eq!(Sums::of(&Series::constant(3), 2, 4), Sums::Uniform { each: 6, iterations: 4, total: 24 });
+        // One that is all: the last, or the others.
+        assert_eq!(Sums::of(&uniform(3, 0, 5), 1, 1), Sums::Uniform { each: 5, iterations: 1, total: 5 });
+        assert_eq!(Sums::of(&uniform(3, 1, 5), 1, 1), Sums::Uniform { each: 3, iterations: 1, total: 3 });
+        // A last iteration with more, an unequal one, and numbers that are 0 have a table.
+        assert_eq!(Sums::of(&uniform(3, 3, 4), 1, 4), Sums::Table(vec![0, 3, 6, 9, 13]));
+        assert_eq!(Sums::new([2, 1, 2].into_iter()), Sums::Table(vec![0, 2, 3, 5]));
+        assert_eq!(Sums::of(&Series::constant(0), 1, 2), Sums::Table(vec![0, 0, 0]));
+        assert_eq!(Sums::of(&uniform(3, 2, 0), 1, 3), Sums::Uniform { each: 3, iterations: 3, total: 6 });
+    }
+}

@@ -149,6 +149,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_kind_of_element_has_its_bytes() {
+        for (descr, bytes) in [("<f2", 2), (">f4", 4), ("=f8", 8), ("b1", 1), ("?", 1)] {
+            assert_eq!(element(descr).map(|element| element.bytes).ok(), Some(bytes), "{descr}");
+        }
+        for bytes in [1u8, 2, 4, 8] {
+            let of = |kind: char| element(&format!("<{kind}{bytes}")).expect("a number");
+            assert!(matches!(of('i').number, Number::Signed) && matches!(of('u').number, Number::Unsigned));
+            assert_eq!((of('i').bytes, of('u').bytes, of('u').big_endian), (bytes.into(), bytes.into(), false));
+        }
+        assert!(element("<c8").is_err() && element("<i3").is_err());
+    }
+
+    #[test]
     fn headers_of_numpy_are_understood() {
         let found = parse("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }          \n");
         let element = Element { number: F32, bytes: 4, big_endian: false };
