@@ -4,6 +4,7 @@
 //! Learning for Image Recognition*, 2015, table 1, with the stride on the 3 x 3 convolutions; batch norms are folded into biases.
 
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 /// Blocks of a stage, columns of their inner convolutions, and the stride of the first.
 const STAGES: [(u64, u64, u64); 4] = [(3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2)];
@@ -73,7 +74,7 @@ impl Writer {
     }
 }
 
-fn main() {
+fn main() -> io::Result<()> {
     let images = std::env::args().nth(1).and_then(|word| word.parse::<u64>().ok()).unwrap_or(16).max(1);
     let mut writer = Writer::default();
     writer.tensor("images", &(images * 224 * 224).to_string(), 3, "input");
@@ -94,8 +95,8 @@ fn main() {
     writer.tensor("classes.w", "2048", 1000, "weight");
     writer.tensor("classes.b", "1", 1000, "weight");
     writer.operator("classes", "gemm", &["average.out", "classes.w"], "\nvectors = [\"classes.b\"]");
-    println!(
-        "# ResNet-50, {images} images of 224 x 224, forward.\n\nschema = 1\nname = \"resnet-50\"\ndtype = \"fp16\"\n{}{}",
-        writer.tensors, writer.operators
+    let head = format!(
+        "# ResNet-50, {images} images of 224 x 224, forward.\n\nschema = 1\nname = \"resnet-50\"\ndtype = \"fp16\"\n"
     );
+    io::stdout().write_all((head + &writer.tensors + &writer.operators).as_bytes())
 }

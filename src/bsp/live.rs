@@ -118,7 +118,7 @@ impl Subgraphs {
 impl Live {
     /// Everything resident that may be.
     pub(super) fn new(chip: &Bsp, workload: &Workload) -> Self {
-        let (part, kinds) = (chip.part, kinds(workload));
+        let (part, kinds) = (chip.part, kinds(workload, chip.part));
         let subgraphs = Subgraphs::new(workload, chip.planner.subgraph_operators);
         let mut live = Self {
             always_bytes: 0.0,
@@ -363,7 +363,7 @@ fn first_reader(workload: &Workload, base: TensorId, phase: Phase) -> Option<Ope
     list.find(|(_, operator)| operator.phase == phase && reads(&operator.inputs)).map(|(op, _)| op)
 }
 
-fn kinds(workload: &Workload) -> Vec<Kind> {
+fn kinds(workload: &Workload, part: BspPart) -> Vec<Kind> {
     let of_role = |role: TensorRole| match role {
         TensorRole::Weight => Kind::Weight,
         TensorRole::Input => Kind::Input,
@@ -384,11 +384,17 @@ fn kinds(workload: &Workload) -> Vec<Kind> {
         }
     }
     for (id, tensor) in workload.tensors.iter_enumerated() {
-        let in_loop =
-            |phase: Phase| first_reader(workload, id, phase).is_some_and(|op| workload.operators[op].repeat > 1);
-        if kinds[id.index()] == Kind::Input && tensor.repeat > 1 {
-            let is_carried = in_loop(Phase::Forward) && in_loop(Phase::Backward);
-            kinds[id.index()] = if is_carried { Kind::Carried } else { Kind::Repeated };
+        // What enters the only layer of a phase is kept as well.
+        let is_of_loop = |op: OperatorId| {
+            let operator = &workload.operators[op];
+            operator.repeat > 1 || (part.is_phase && operator.block.is_some())
+        };
+        let in_loop = |phase: Phase| first_reader(workload, id, phase).is_some_and(is_of_loop);
+        let is_carried = in_loop(Phase::Forward) && in_loop(Phase::Backward);
+        if kinds[id.index()] == Kind::Input && is_carried && (part.is_phase || tensor.repeat > 1) {
+            kinds[id.index()] = Kind::Carried;
+        } else if kinds[id.index()] == Kind::Input && tensor.repeat > 1 {
+            kinds[id.index()] = Kind::Repeated;
         }
     }
     kinds
@@ -436,7 +442,7 @@ fn spans(workload: &Workload, kinds: &[Kind], part: BspPart) -> Vec<[Vec<Span>; 
                         .iter_enumerated()
                         .filter(|(_, operator)| operator.phase == phase && reads(&operator.inputs));
                     let from = list.next().map(|(op, _)| op.index())?;
-                    Some(Span { from, to: list.last().map_or(from, |(op, _)| op.index()), bytes })
+                    Some(Span { from, to: list.next_back().map_or(from, |(op, _)| op.index()), bytes })
                 };
                 [whole(all), one(Phase::Forward).into_iter().chain(one(Phase::Backward)).collect()]
             }

@@ -131,3 +131,78 @@ pub fn phases(chip: &Bsp, workload: &Workload, job: &PhaseJob) -> Result<PhaseTi
 fn to_tiles(chip: &Bsp, bytes: f64) -> f64 {
     if chip.tile.io_tiles == 0 { 0.0 } else { bytes / chip.tile.io_tiles as f64 / chip.exchange.bytes_per_cycle }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::chip;
+    use super::*;
+    use crate::workload;
+
+    /// A feed-forward block that trains on four micro-batches, `layers` times.
+    fn block(layers: u64) -> Workload {
+        let text = format!(
+            "schema = 1\nname = \"block\"\ndtype = \"fp16\"\n[dims]\nt = 512\nd = 512\nf = 2048\n\
+             [training]\noptimizer = \"adam\"\nactivations = \"recomputed\"\nmicro_batches = 4\n\
+             [[blocks]]\nname = \"layer\"\nrepeat = {layers}\n\
+             [[tensors]]\nname = \"x\"\nshape = [\"t\", \"d\"]\nrole = \"input\"\n\
+             [[tensors]]\nname = \"up\"\nshape = [\"d\", \"f\"]\nrole = \"weight\"\n\
+             [[tensors]]\nname = \"down\"\nshape = [\"f\", \"d\"]\nrole = \"weight\"\n\
+             [[operators]]\nname = \"a\"\nkind = \"gemm\"\ninputs = [\"x\", \"up\"]\noutput = \"h\"\nblock = \"layer\"\n\
+             [[operators]]\nname = \"g\"\nkind = \"gelu\"\ninputs = [\"h\"]\noutput = \"i\"\nblock = \"layer\"\n\
+             [[operators]]\nname = \"b\"\nkind = \"gemm\"\ninputs = [\"i\", \"down\"]\noutput = \"y\"\nblock = \"layer\"\n"
+        );
+        workload::parse("block.toml", &text, &[], 0).unwrap()
+    }
+
+    const X: f64 = 512.0 * 512.0 * 2.0;
+    const W: f64 = 2.0 * 512.0 * 2048.0 * 2.0;
+
+    fn job(phases: u64, part: BspPart) -> PhaseJob {
+        PhaseJob {
+            micro_batches: 4,
+            phases,
+            activation_bytes: X / part.activation_shards as f64,
+            activation_gather_s: 0.0,
+            reads: [1.0, 1.0],
+            writes: [0.0, 1.0],
+            loads: [true; 2],
+            weight_gather_s: 0.0,
+            reads_ahead: false,
+            part,
+        }
+    }
+
+    #[test]
+    fn a_phase_moves_its_weights_once_and_activations_for_every_micro_batch() {
+        let bow = chip("arch/bow.toml", &["arch.tile.io_tiles=64"]);
+        for (layers, phases) in [(1, 2), (2, 1)] {
+            let found = phases_of(&bow, layers, phases, BspPart::ALL);
+            // Forward: an activation in for a phase, the input of every layer out. Backward: those in, a gradient in and out of a
+            // phase, and the sums of gradients out.
+            let (all, of_phases) = ((layers * phases) as f64, phases as f64);
+            let forward = all * W + 4.0 * X * (of_phases + all);
+            let backward = 2.0 * all * W + 4.0 * X * (all + 2.0 * of_phases);
+            let expected = [forward, backward];
+            for (found, expected) in found.off_chip_bytes.into_iter().zip(expected) {
+                assert!((found / expected - 1.0).abs() < 1e-6, "{layers} x {phases}: {found}, expected {expected}");
+            }
+            assert!(found.compute[1] > 2.0 * found.compute[0]);
+        }
+    }
+
+    #[test]
+    fn parts_on_other_chips_are_not_moved() {
+        let bow = chip("arch/bow.toml", &["arch.tile.io_tiles=64"]);
+        let part =
+            BspPart { state_shards: 4, gradient_shards: 4, weight_shards: 4, activation_shards: 2, is_phase: true };
+        let found = phases_of(&bow, 1, 1, part);
+        let expected = [W / 4.0 + 4.0 * X, W / 2.0 + 4.0 * 1.5 * X];
+        for (found, expected) in found.off_chip_bytes.into_iter().zip(expected) {
+            assert!((found / expected - 1.0).abs() < 1e-6, "{found}, expected {expected}");
+        }
+    }
+
+    fn phases_of(bow: &Bsp, layers: u64, phases: u64, part: BspPart) -> PhaseTime {
+        super::phases(bow, &block(layers), &job(phases, part)).unwrap()
+    }
+}

@@ -188,13 +188,11 @@ impl Parallel {
                 "ep" | "seq_chunks" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }
+                key if Tiled::expected(key).is_some() => {
+                    let expected = Tiled::expected(key).unwrap_or_default();
+                    parallel.tiled.read(key, value).then_some(()).ok_or_else(|| refuse(key, value, expected))?;
+                }
                 _ => {
-                    if let Some((_, expected)) = Tiled::KEYS.iter().find(|(known, _)| *known == key) {
-                        if !parallel.tiled.read(key, value) {
-                            return Err(refuse(key, value, expected));
-                        }
-                        continue;
-                    }
                     let title = format!("`--parallel`: unknown key {key:?}");
                     let keys = "keys are tp, pp, dp, cp, context, tp2, io_tiles, memory_share, score_dropout, sp, schedule, recompute, zero, prefetch, offload, optimizer, gradients and order";
                     return Err(Diagnostic::new(title).with_help(keys));

@@ -26,12 +26,17 @@ impl Default for Tiled {
 
 impl Tiled {
     /// Keys on the command line, and what they take.
-    pub(super) const KEYS: [(&'static str, &'static str); 4] = [
+    const KEYS: [(&'static str, &'static str); 4] = [
         ("tp2", "a count from 1 to 2^20"),
         ("io_tiles", "a count from 1 to 2^20"),
         ("memory_share", "a share from 0.01 to 1"),
         ("score_dropout", "0 or 1"),
     ];
+
+    /// What a key takes; nothing if it is none.
+    pub(super) fn expected(key: &str) -> Option<&'static str> {
+        Self::KEYS.iter().find(|(known, _)| *known == key).map(|(_, expected)| *expected)
+    }
 
     /// Takes the value of a key; whether it is one.
     pub fn read(&mut self, key: &str, value: &str) -> bool {
