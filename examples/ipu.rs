@@ -335,7 +335,17 @@ fn steps_left_out() -> Outcome<()> {
     let bow = chip("arch/bow.toml", &[])?;
     let available = bow.planner.memory_share * bow.tile.sram_bytes as f64;
     let dense = |chip: &Bsp, dtype: Dtype| {
-        let product = Product { count: 1, m: 2048, n: 4096, k: 4096, dtype, a_home: true, b_home: true, available };
+        let product = Product {
+            count: 1,
+            m: 2048,
+            n: 4096,
+            k: 4096,
+            dtype,
+            a_home: true,
+            b_home: true,
+            available,
+            windows: [None; 2],
+        };
         plan_gemm(chip, &product).map(|plan| plan.steps)
     };
     let sparse = |side: u64, dtype: Dtype, dynamic: bool| {

@@ -7,7 +7,7 @@ use crate::diagnostics::{Diagnostic, number};
 use crate::import;
 use crate::input::Override;
 use crate::model::{Architecture, Position, preset};
-use crate::pod::{self, Detail, Job, Parallel, Stack, System, TrainingStep};
+use crate::pod::{self, Detail, Job, Parallel, Stack, StageBlocks, System, TrainingStep};
 
 /// What is run on which system.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub struct PodRequest<'a> {
     pub sparsity: Option<f64>,
     /// Tokens of a sequence that have logits; all if not given.
     pub predicted: Option<u64>,
-    /// Layers of each stage, as `1,3.5,3`; equal shares if not given.
+    /// Layers of each stage, as `1,3.5,4+3` (attention blocks + feed-forward blocks); equal shares if not given.
     pub stage_layers: Option<&'a str>,
     /// Every chip is simulated on its own, not a stage as one.
     pub flat: bool,
@@ -101,10 +101,11 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
 }
 
 /// Layers of stages, as `1,3.5,3`.
-fn stage_layers(text: &str) -> Result<Arc<[f64]>, Diagnostic> {
+fn stage_layers(text: &str) -> Result<Arc<[StageBlocks]>, Diagnostic> {
     let number = |word: &str| {
-        let layers = word.trim().parse::<f64>().ok().filter(|layers| layers.is_finite());
-        layers.ok_or_else(|| Diagnostic::new(format!("`--stage-layers`: found {word:?}, expected a count of layers")))
+        let expected = "a count of layers, or of attention blocks + feed-forward blocks";
+        let refuse = || Diagnostic::new(format!("`--stage-layers`: found {word:?}, expected {expected}"));
+        StageBlocks::read(word).ok_or_else(refuse)
     };
     text.split(',').map(number).collect()
 }

@@ -94,6 +94,8 @@ pub struct Planner {
     pub bucket_oversize: f64,
     /// Worker cycles of a vertex beside its elements.
     pub vertex_cycles: u64,
+    /// Consecutive operators whose streamed weights come together, once for all of them.
+    pub subgraph_operators: u64,
 }
 
 /// Energy constants.
@@ -109,6 +111,28 @@ pub struct BspEnergy {
     pub static_w: f64,
     /// Part of the energy of a multiply-accumulate that one on an element that is not stored takes.
     pub zero_mac_share: f64,
+}
+
+/// What of a program's tensors a chip of a system has: all of them on a chip alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BspPart {
+    /// Chips that hold a part each of an optimiser's state.
+    pub state_shards: u64,
+    /// Chips that hold a part each of the sums of gradients, and of what is added to them.
+    pub gradient_shards: u64,
+    /// Chips that hold a part each of the weights, and gather them for every operator.
+    pub weight_shards: u64,
+    /// Chips that keep a part each of what enters a layer, off the chip, and gather it.
+    pub activation_shards: u64,
+    /// The program is a phase that all micro-batches go through: its weights come before the first and its sums of gradients leave
+    /// behind the last, and no state of an optimiser is there meanwhile.
+    pub is_phase: bool,
+}
+
+impl BspPart {
+    /// Of a chip alone.
+    pub const ALL: Self =
+        Self { state_shards: 1, gradient_shards: 1, weight_shards: 1, activation_shards: 1, is_phase: false };
 }
 
 /// A bulk-synchronous chip, checked.
@@ -132,8 +156,8 @@ pub struct Bsp {
     pub planner: Planner,
     /// Energy constants.
     pub energy: BspEnergy,
-    /// Chips that hold a part each of an optimiser's state: 1 but in a system.
-    pub state_shards: u64,
+    /// What a system leaves to other chips, and how it runs a program.
+    pub part: BspPart,
     /// Area of the whole die, if the file tells.
     pub die_mm2: Option<f64>,
     /// Paths of the fields that the file calls assumed.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::bsp::{Bsp, BspEnergy, BspLink, BspTile, Exchange, Planner, SparseKernel};
+use super::bsp::{Bsp, BspEnergy, BspLink, BspPart, BspTile, Exchange, Planner, SparseKernel};
 use super::check::{dtype, zero_mac_share};
 use super::limits;
 use super::memory_tiers::memory;
@@ -93,6 +93,7 @@ struct PlannerSpec {
     sparse: Spanned<String>,
     bucket_oversize: Spanned<Real>,
     vertex_cycles: Spanned<Count>,
+    subgraph_operators: Option<Spanned<Count>>,
 }
 
 /// `[energy]`
@@ -138,7 +139,7 @@ pub(super) fn bsp(source: &Source, spec: &BspSpec) -> Result<Bsp, Diagnostic> {
         energy: energy(source, &spec.energy, &tile)?,
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         tile,
-        state_shards: 1,
+        part: BspPart::ALL,
         assumed: Arc::default(),
         text: Arc::default(),
     })
@@ -240,6 +241,12 @@ fn planner(source: &Source, spec: &PlannerSpec) -> Result<Planner, Diagnostic> {
         sparse: kernels[sparse].1,
         bucket_oversize: source.real("planner.bucket_oversize", &spec.bucket_oversize, 0.0..=10.0)?,
         vertex_cycles: source.count("planner.vertex_cycles", &spec.vertex_cycles, CYCLES)?,
+        subgraph_operators: spec
+            .subgraph_operators
+            .as_ref()
+            .map(|count| source.count("planner.subgraph_operators", count, 1..=1 << 20))
+            .transpose()?
+            .unwrap_or(1),
     })
 }
 

@@ -25,7 +25,7 @@ mod vendor;
 
 use std::path::Path;
 
-pub use bsp::{Bsp, BspEnergy, BspLink, BspTile, Exchange, Planner, SparseKernel};
+pub use bsp::{Bsp, BspEnergy, BspLink, BspPart, BspTile, Exchange, Planner, SparseKernel};
 pub use chip::{
     Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
     TierEnergy, TierEnergyItems, TierId, UnitKind,

@@ -100,6 +100,7 @@ fn count(chip: &Bsp, workload: &Workload, planned: &Planned) -> Counted {
     let parts = parts_of(chip, &planned.steps);
     let streaming = Streaming {
         read: traffic.off_chip_read_bytes as f64,
+        read_cycles: traffic.off_chip_read_bytes as f64 / chip.memory_bytes_per_cycle(),
         written: traffic.off_chip_write_bytes as f64,
         cycles: parts.total(),
     };
@@ -112,6 +113,11 @@ fn count(chip: &Bsp, workload: &Workload, planned: &Planned) -> Counted {
         energy: energy(chip, dtype, (planned, times), &traffic),
         traffic,
     }
+}
+
+/// What an operator streams, and its cycles, once.
+pub(super) fn counted(chip: &Bsp, workload: &Workload, planned: &Planned) -> Streaming {
+    count(chip, workload, planned).streaming
 }
 
 /// Energy of an operator that runs so many times, without what flows statically.

@@ -105,7 +105,17 @@ fn check_room(chip: &Bsp, resident: f64, temporary: f64, what: &str) -> Result<(
 /// # Errors
 /// A data type that the tiles do not multiply, or no room.
 pub fn gemm_seconds(chip: &Bsp, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<f64, Diagnostic> {
-    let product = Product { count: 1, m, n, k, dtype, a_home: true, b_home: true, available: available(chip) };
+    let product = Product {
+        count: 1,
+        m,
+        n,
+        k,
+        dtype,
+        a_home: true,
+        b_home: true,
+        available: available(chip),
+        windows: [None; 2],
+    };
     let plan = gemm::plan(chip, &product).ok_or_else(|| unknown(chip, dtype))?;
     let resident = (m * k + k * n + m * n) as f64 * dtype.bytes() as f64;
     check_room(chip, resident, most_temporary(&plan.steps), &format!("a product of {m} x {n} x {k}"))?;

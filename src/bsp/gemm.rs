@@ -5,7 +5,7 @@
 //! terms are those of poplibs' planner (`lib/poplin/ConvPlan.cpp`, `lib/popops/ExchangeEstimator.cpp`).
 
 use super::amp::{self, Amp, CHANNELS};
-use super::step::{Superstep, most_temporary, parts_of};
+use super::step::{Superstep, TileLoad, parts_of};
 use crate::arch::Bsp;
 use crate::units::Dtype;
 
@@ -28,6 +28,18 @@ pub struct Product {
     pub b_home: bool,
     /// Bytes of a tile that the product may take while it runs.
     pub available: f64,
+    /// Where the first operand is the windows of images, and where the second is: the pixels.
+    pub windows: [Option<Windows>; 2],
+}
+
+/// Pixels under windows: what a tile receives of an operand whose rows are windows of images. Windows that lie side by side share most
+/// of their pixels, and the units read them where they lie (poplibs `lib/poplin`, vertices for kernels of several lines).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Windows {
+    /// Elements under at least one window.
+    pub elements: f64,
+    /// Elements that a run of windows needs beside its share of them, at most.
+    pub halo: f64,
 }
 
 /// How a product is split.
@@ -74,23 +86,37 @@ const MOST_PASSES: u64 = 64;
 pub fn plan(chip: &Bsp, product: &Product) -> Option<GemmPlan> {
     let wide = chip.planner.wide_partials || product.dtype == Dtype::Fp32;
     let amp = Amp::new(chip, product.dtype, wide)?;
-    let swap = Product { m: product.n, n: product.m, a_home: product.b_home, b_home: product.a_home, ..*product };
-    let mut best: Option<(bool, f64, GemmPlan)> = None;
+    let swap = swapped(product);
+    let mut best = Best::default();
     for (swapped, product) in [(false, product), (true, &swap)] {
-        let planner = Planner { chip, amp, product, wide, swapped };
-        planner.search(&mut |found: GemmPlan| {
-            let temporary = most_temporary(&found.steps);
-            let fits = temporary <= product.available;
-            let rank = if fits { found.cycles } else { temporary };
-            let is_better =
-                best.as_ref().is_none_or(|(known, of, _)| (fits && !known) || (fits == *known && rank < *of));
-            if is_better {
-                best = Some((fits, rank, found));
-            }
-            fits
-        });
+        Planner { chip, amp, product, wide, swapped }.search(&mut best);
     }
-    best.map(|(_, _, plan)| plan)
+    best.plan
+}
+
+/// The same product with the other operand stationary.
+fn swapped(product: &Product) -> Product {
+    let [a, b] = product.windows;
+    let homes = (product.b_home, product.a_home);
+    Product { m: product.n, n: product.m, a_home: homes.0, b_home: homes.1, windows: [b, a], ..*product }
+}
+
+/// The plan so far: the fastest that fits, else the one that needs the least memory.
+#[derive(Default)]
+struct Best {
+    fits: bool,
+    rank: f64,
+    plan: Option<GemmPlan>,
+}
+
+/// What every tile of a split has of one run of its product: cycles, and bytes beside what lives longer.
+pub(super) fn loads(chip: &Bsp, product: &Product, grid: &Grid) -> Vec<TileLoad> {
+    let wide = chip.planner.wide_partials || product.dtype == Dtype::Fp32;
+    let Some(amp) = Amp::new(chip, product.dtype, wide) else { return Vec::new() };
+    let swap = swapped(product);
+    let own = if grid.swapped { &swap } else { product };
+    let planner = Planner { chip, amp, product: own, wide, swapped: grid.swapped };
+    (0..grid.tiles()).map(|tile| planner.load(grid, tile)).collect()
 }
 
 struct Planner<'a> {
@@ -114,8 +140,19 @@ struct Slice {
     sum_bytes: f64,
 }
 
+/// Bytes of a tile: what it receives of both operands, sums that are kept, all of that beside the operands, sums it receives, and the
+/// most at a time.
+struct Memory {
+    a: f64,
+    b: f64,
+    kept: f64,
+    temporary: f64,
+    sums: f64,
+    most: f64,
+}
+
 impl Planner<'_> {
-    fn search(&self, take: &mut dyn FnMut(GemmPlan) -> bool) {
+    fn search(&self, best: &mut Best) {
         let tiles = self.chip.tile.count;
         let (inputs, outputs) = (self.product.k.div_ceil(CHANNELS), self.product.n.div_ceil(self.amp.units));
         for count in splits(self.product.count, tiles) {
@@ -125,21 +162,21 @@ impl Planner<'_> {
                     let rows = self.product.m.div_ceil(self.product.m.div_ceil(rows));
                     let grid =
                         Grid { count, rows, outputs, depth, output_passes: 1, depth_passes: 1, swapped: self.swapped };
-                    self.passes(grid, take);
+                    self.passes(grid, best);
                 }
             }
         }
     }
 
     /// The fewest passes with which a split fits: over the depth, over the outputs, or both.
-    fn passes(&self, grid: Grid, take: &mut dyn FnMut(GemmPlan) -> bool) {
+    fn passes(&self, grid: Grid, best: &mut Best) {
         let mut passes = 1;
         while passes <= MOST_PASSES {
             let mut fits = false;
             let mut outputs = 1;
             while outputs <= passes {
                 let grid = Grid { output_passes: outputs, depth_passes: passes / outputs, ..grid };
-                fits |= take(self.plan_of(grid));
+                fits |= self.evaluate(grid, best);
                 outputs *= 2;
             }
             if fits {
@@ -149,32 +186,30 @@ impl Planner<'_> {
         }
     }
 
-    fn slice(&self, grid: &Grid) -> Slice {
-        let Product { count, m, n, k, dtype, .. } = *self.product;
-        let products = count.div_ceil(grid.count) as f64;
-        let rows = m.div_ceil(grid.rows);
-        let input_groups = k.div_ceil(CHANNELS).div_ceil(grid.depth).div_ceil(grid.depth_passes);
-        let output_groups = n.div_ceil(self.amp.units).div_ceil(grid.outputs).div_ceil(grid.output_passes);
-        let (inputs, outputs) = ((input_groups * CHANNELS).min(k), (output_groups * self.amp.units).min(n));
-        let bytes = dtype.bytes() as f64;
-        let sums = products * (rows * outputs) as f64;
-        Slice {
-            products,
-            rows,
-            input_groups,
-            output_groups,
-            a_bytes: products * (rows * inputs) as f64 * bytes,
-            b_bytes: products * (inputs * outputs) as f64 * bytes,
-            sums,
-            sum_bytes: sums * if self.wide { 4.0 } else { bytes },
+    /// Takes a split if it is better than the best so far; whether it fits. A plan is made only of one that may be better.
+    fn evaluate(&self, grid: Grid, best: &mut Best) -> bool {
+        let slice = self.slice(&grid);
+        let memory = self.memory(&grid, &slice);
+        let fits = memory.most <= self.product.available;
+        // No plan takes less than its products.
+        let passes = (grid.output_passes * grid.depth_passes) as f64;
+        let products = slice.products * self.amp.cycles(slice.rows, slice.input_groups, slice.output_groups, false);
+        let least = if fits { products * passes } else { memory.most };
+        let may_be_better = best.plan.is_none() || (fits && !best.fits) || (fits == best.fits && least < best.rank);
+        if !may_be_better {
+            return fits;
         }
+        let plan = self.plan_of(grid, &slice, &memory);
+        let rank = if fits { plan.cycles } else { memory.most };
+        if best.plan.is_none() || (fits && !best.fits) || rank < best.rank {
+            *best = Best { fits, rank, plan: Some(plan) };
+        }
+        fits
     }
 
-    fn plan_of(&self, grid: Grid) -> GemmPlan {
-        let (chip, slice) = (self.chip, self.slice(&grid));
-        let tiles = grid.tiles();
-        let narrow = self.product.dtype.bytes() < 4;
-        let casts = self.wide && narrow;
+    /// Bytes of a tile that a split needs.
+    fn memory(&self, grid: &Grid, slice: &Slice) -> Memory {
+        let casts = self.wide && self.product.dtype.bytes() < 4;
         // What is summed or cast later is temporary; else the sums are the result.
         let kept = if grid.depth > 1 || casts { slice.sum_bytes * grid.output_passes as f64 } else { 0.0 };
         let a = received(slice.a_bytes, slice.rows, grid.outputs, self.product.a_home);
@@ -182,6 +217,75 @@ impl Planner<'_> {
         let b = received(slice.b_bytes, outputs, grid.rows, self.product.b_home);
         let held = |bytes: f64, received: f64| if received > 0.0 { bytes } else { 0.0 };
         let temporary = held(slice.a_bytes, a) + held(slice.b_bytes, b) + kept;
+        // Sums of the other parts of the depth, which a tile receives.
+        let depth = grid.depth as f64;
+        let sums =
+            if grid.depth > 1 { slice.sum_bytes * grid.output_passes as f64 * (depth - 1.0) / depth } else { 0.0 };
+        let most = if grid.depth > 1 { temporary.max(kept + sums) } else { temporary };
+        Memory { a, b, kept, temporary, sums, most }
+    }
+
+    /// One tile: the last of an axis may have less than the others, or nothing.
+    fn load(&self, grid: &Grid, tile: u64) -> TileLoad {
+        let Product { count, m, n, k, .. } = *self.product;
+        let (rest, depth) = (tile / grid.depth, tile % grid.depth);
+        let (rest, output) = (rest / grid.outputs, rest % grid.outputs);
+        let (product, row) = (rest / grid.rows, rest % grid.rows);
+        let part = |all: u64, parts: u64, at: u64| {
+            let each = all.div_ceil(parts);
+            all.saturating_sub(at * each).min(each)
+        };
+        let products = part(count, grid.count, product);
+        let rows = part(m, grid.rows, row);
+        let inputs = part(k.div_ceil(CHANNELS), grid.depth, depth).div_ceil(grid.depth_passes);
+        let outputs = part(n.div_ceil(self.amp.units), grid.outputs, output).div_ceil(grid.output_passes);
+        if products * rows * inputs * outputs == 0 {
+            return TileLoad::default();
+        }
+        let slice = self.slice_of(products as f64, rows, inputs, outputs);
+        let bytes = self.memory(grid, &slice).temporary;
+        TileLoad { cycles: slice.products * self.amp.cycles(rows, inputs, outputs, false), bytes }
+    }
+
+    fn slice(&self, grid: &Grid) -> Slice {
+        let Product { count, m, n, k, .. } = *self.product;
+        let products = count.div_ceil(grid.count) as f64;
+        let rows = m.div_ceil(grid.rows);
+        let input_groups = k.div_ceil(CHANNELS).div_ceil(grid.depth).div_ceil(grid.depth_passes);
+        let output_groups = n.div_ceil(self.amp.units).div_ceil(grid.outputs).div_ceil(grid.output_passes);
+        self.slice_of(products, rows, input_groups, output_groups)
+    }
+
+    fn slice_of(&self, products: f64, rows: u64, input_groups: u64, output_groups: u64) -> Slice {
+        let Product { n, k, dtype, .. } = *self.product;
+        let (inputs, outputs) = ((input_groups * CHANNELS).min(k), (output_groups * self.amp.units).min(n));
+        let bytes = dtype.bytes() as f64;
+        let sums = products * (rows * outputs) as f64;
+        let operand = |at: usize, lines: u64, all: u64| {
+            let elements = (lines * inputs) as f64;
+            let pixels = self.product.windows[at].map_or(elements, |windows| {
+                let depth = inputs as f64 / k.max(1) as f64 / self.product.count.max(1) as f64;
+                (windows.elements * lines as f64 / all.max(1) as f64 + windows.halo) * depth
+            });
+            products * elements.min(pixels) * bytes
+        };
+        Slice {
+            products,
+            rows,
+            input_groups,
+            output_groups,
+            a_bytes: operand(0, rows, self.product.m),
+            b_bytes: operand(1, outputs, n),
+            sums,
+            sum_bytes: sums * if self.wide { 4.0 } else { bytes },
+        }
+    }
+
+    fn plan_of(&self, grid: Grid, slice: &Slice, memory: &Memory) -> GemmPlan {
+        let chip = self.chip;
+        let tiles = grid.tiles();
+        let casts = self.wide && self.product.dtype.bytes() < 4;
+        let Memory { a, b, kept, temporary, sums, .. } = *memory;
         let mut steps = Vec::with_capacity(4);
         for zero in [true, false] {
             let each = if zero { 1 } else { grid.depth_passes - 1 };
@@ -211,13 +315,11 @@ impl Planner<'_> {
             let results = (slice.sums * grid.output_passes as f64 / depth).ceil();
             let cycles = amp::reduce_cycles(chip, results, depth, self.wide);
             // More than two senders: no tile receives while it sends.
-            let received = all * (depth - 1.0) / depth;
-            let mut step =
-                Superstep::compute(chip, "reduce", cycles, tiles).receives(chip, received, received * tiles as f64);
+            let mut step = Superstep::compute(chip, "reduce", cycles, tiles).receives(chip, sums, sums * tiles as f64);
             if grid.depth > 2 {
                 step.wire_cycles = all / chip.exchange.bytes_per_cycle;
             }
-            steps.push(step.holds(kept + received));
+            steps.push(step.holds(kept + sums));
         } else if casts {
             let results = slice.sums * grid.output_passes as f64;
             steps.push(Superstep::compute(chip, "cast", amp::cast_cycles(chip, results), tiles).holds(kept));

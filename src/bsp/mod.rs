@@ -9,8 +9,10 @@ mod amp;
 mod cases;
 mod execute;
 mod gemm;
+mod layout;
 mod live;
 mod operators;
+mod phase;
 mod sparse;
 mod step;
 mod stream;
@@ -22,13 +24,15 @@ mod vertex;
 pub use self::account::bound_cycles;
 pub use self::cases::{ExchangeCase, exchange_figure, gemm_seconds, moved_seconds, sparse_seconds};
 pub use self::execute::{Executed, execute};
-pub use self::gemm::{GemmPlan, Grid, Product, plan as plan_gemm};
+pub use self::gemm::{GemmPlan, Grid, Product, Windows, plan as plan_gemm};
+pub use self::layout::{TileOperator, TileStep, layout};
+pub use self::phase::{PhaseJob, PhaseTime, phases};
 pub use self::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, execute_sparse, sampled_plan, static_plan};
-pub use self::step::{Parts, Superstep, most_temporary, parts_of};
+pub use self::step::{Parts, Superstep, TileLoad, most_temporary, parts_of};
 pub use self::verify::{VerifiedProduct, verify};
 
 use self::live::{Live, all_bytes};
-use self::operators::{Operators, Planned};
+use self::operators::{Caches, Operators, Planned};
 use crate::arch::{Bsp, SparseKernel};
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::index::Id;
@@ -53,21 +57,31 @@ pub fn run(chip: &Bsp, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcom
 
 fn run_mode(chip: &Bsp, workload: &Workload, mode: Mode) -> Result<Outcome, Diagnostic> {
     let program_of = programs(workload, mode);
-    let mut live = Live::new(workload, chip.state_shards);
-    let mut streamed = Vec::new();
-    // What surely cannot be resident: nothing would be left for the steps themselves.
-    let plans = loop {
-        let mut operators = Operators::new((chip, workload), mode, &live, &program_of);
-        let plans: Vec<Planned> = workload.operators.ids().map(|op| operators.plan(op)).collect();
-        let Some(worst) = fullest(chip, &plans) else { break plans };
-        match live.stream_one(workload, plans[worst].op) {
-            Some(tensor) => streamed.push(tensor),
-            None => return Err(out_of_memory(chip, workload, mode, &plans[worst])),
-        }
-    };
+    let (live, plans) = planned(chip, workload, mode, &program_of)?;
+    let streamed = live.chosen(workload);
     let mut outcome = account::outcome(chip, workload, mode, (&program_of, &plans));
     outcome.notes = notes(chip, workload, mode, (&live, &streamed), &plans);
     Ok(outcome)
+}
+
+/// The plans of all operators, with as much streamed as has to be.
+fn planned(
+    chip: &Bsp,
+    workload: &Workload,
+    mode: Mode,
+    program_of: &[usize],
+) -> Result<(Live, Vec<Planned>), Diagnostic> {
+    let mut live = Live::new(chip, workload);
+    let mut caches = Caches::default();
+    live.stream_what_must(chip, workload);
+    loop {
+        let mut operators = Operators::new((chip, workload), mode, &live, (program_of, &mut caches));
+        let plans: Vec<Planned> = workload.operators.ids().map(|op| operators.plan(op)).collect();
+        let Some(worst) = fullest(chip, &plans) else { return Ok((live, plans)) };
+        if live.stream_one(workload, plans[worst].op).is_none() {
+            return Err(out_of_memory(chip, workload, mode, &plans[worst]));
+        }
+    }
 }
 
 /// The program that each operator is in, by its index.

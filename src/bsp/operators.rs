@@ -1,11 +1,12 @@
 //! From an operator to its supersteps: layouts of its operands, a plan, and what it counts for in traffic and energy.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::gemm::{self, GemmPlan, Product};
-use super::live::{Live, MOST_PARTS, read_bytes};
+use super::gemm::{self, GemmPlan, Product, Windows};
+use super::live::{Live, MOST_PARTS};
 use super::sparse::{Blocks, SparsePlan, SparseProduct, dynamic_plan, sampled_plan, static_plan};
-use super::step::{Superstep, most_temporary};
+use super::step::{Superstep, TileLoad, most_temporary};
 use super::vertex;
 use crate::arch::{Bsp, SparseKernel};
 use crate::index::Id;
@@ -35,6 +36,11 @@ pub(super) struct Planned {
     pub(super) parts: u64,
     /// Of a product with a sparse weight: whether a sparse kernel runs it.
     pub(super) sparse: Option<bool>,
+    /// Of a dense product: what it is, and its splits.
+    pub(super) dense: Option<(Product, gemm::Grid)>,
+    /// Of a sparse one: what each tile does and holds in the step of this name.
+    pub(super) loads: Arc<[TileLoad]>,
+    pub(super) loads_of: &'static str,
     /// Bytes of a tile in use at the step that needs most, and that step.
     pub(super) peak_bytes: f64,
     pub(super) peak_step: usize,
@@ -50,6 +56,12 @@ pub(super) struct Operators<'a> {
     pub(super) program_of: &'a [usize],
     /// Whose layout a tensor has, by the index of its base.
     layout: Vec<Option<Layout>>,
+    caches: &'a mut Caches,
+}
+
+/// What plans of the same graph on the same chip share, however much of it is streamed.
+#[derive(Debug, Default)]
+pub(super) struct Caches {
     known: BTreeMap<Key, GemmPlan>,
     blocks: BTreeMap<usize, Blocks>,
 }
@@ -67,6 +79,8 @@ struct Key {
     extents: [u64; 4],
     dtype: crate::units::Dtype,
     home: (bool, bool),
+    /// Pixels of windows, and of their halo.
+    pixels: [Option<(u64, u64)>; 2],
     /// In units of 4 KiB.
     available: u64,
 }
@@ -81,14 +95,13 @@ impl<'a> Operators<'a> {
         (chip, workload): (&'a Bsp, &'a Workload),
         mode: Mode,
         live: &'a Live,
-        program_of: &'a [usize],
+        (program_of, caches): (&'a [usize], &'a mut Caches),
     ) -> Self {
         let layout = vec![None; workload.tensors.len()];
-        Self { chip, workload, mode, live, program_of, layout, known: BTreeMap::new(), blocks: BTreeMap::new() }
+        Self { chip, workload, mode, live, program_of, layout, caches }
     }
 
     pub(super) fn plan(&mut self, op: OperatorId) -> Planned {
-        let operator = &self.workload.operators[op];
         let layout = self.layout.clone();
         let mut parts = 1;
         let mut planned = loop {
@@ -100,11 +113,8 @@ impl<'a> Operators<'a> {
             }
             parts *= 2;
         };
-        let streams = |t: TensorId| self.live.streamed[self.workload.base(t).index()];
-        let bytes = |t: TensorId| read_bytes(self.workload, op, t);
-        planned.stream_reads = operator.inputs.iter().filter(|&&t| streams(t)).map(|&t| (t, bytes(t))).collect();
-        let written = operator.updates.into_iter().chain([operator.output]).filter(|&t| streams(t));
-        planned.stream_writes = written.map(|t| (t, bytes(t))).collect();
+        planned.stream_reads = self.live.reads(self.workload, op);
+        planned.stream_writes = self.live.writes(self.workload, op);
         self.add_io_tiles(&mut planned);
         planned
     }
@@ -168,6 +178,7 @@ impl<'a> Operators<'a> {
             a_home: home.0,
             b_home: home.1,
             available,
+            windows: [a, b].map(|t| windows(workload, t)),
         };
         let dense = self.dense(&product);
         let bytes = dtype.bytes() as f64;
@@ -186,7 +197,9 @@ impl<'a> Operators<'a> {
             !dense_fits || (fits && plan.cycles < dense.cycles)
         });
         let is_sparse = faster.is_some();
+        let mut loads = (Arc::default(), "");
         let (steps, tiles, shape) = if let Some(plan) = faster {
+            loads = (plan.loads, plan.loads_of);
             (plan.steps, plan.tiles, format!("{}; imbalance {:.2}", plan.shape, plan.imbalance))
         } else {
             let mut steps = dense.steps;
@@ -210,6 +223,9 @@ impl<'a> Operators<'a> {
             stream_writes: Vec::new(),
             parts: 1,
             sparse: has_mask.then_some(is_sparse),
+            dense: (!is_sparse).then_some((product, dense.grid)),
+            loads: loads.0,
+            loads_of: loads.1,
             peak_bytes: 0.0,
             peak_step: 0,
         }
@@ -221,15 +237,16 @@ impl<'a> Operators<'a> {
             extents: [product.count, product.m, product.n, product.k],
             dtype: product.dtype,
             home: (product.a_home, product.b_home),
+            pixels: product.windows.map(|of| of.map(|of| (of.elements as u64, of.halo as u64))),
             available: available as u64,
         };
-        if let Some(known) = self.known.get(&key) {
+        if let Some(known) = self.caches.known.get(&key) {
             return known.clone();
         }
         let rounded = Product { available: available * MEMORY_STEP, ..*product };
         let none = GemmPlan { grid: gemm::Grid::default(), steps: Vec::new(), cycles: 0.0 };
         let plan = gemm::plan(self.chip, &rounded).unwrap_or(none);
-        self.known.insert(key, plan.clone());
+        self.caches.known.insert(key, plan.clone());
         plan
     }
 
@@ -240,7 +257,7 @@ impl<'a> Operators<'a> {
         if product.count > 1 || chip.planner.sparse == SparseKernel::Dense || !is_result {
             return None;
         }
-        let blocks = self.blocks.entry(result.index() * 2).or_insert_with(|| Blocks::of(mask));
+        let blocks = self.caches.blocks.entry(result.index() * 2).or_insert_with(|| Blocks::of(mask));
         let Product { k: columns, dtype, available, .. } = *product;
         sampled_plan(chip, &SparseProduct { blocks, columns, dtype, available })
     }
@@ -253,6 +270,7 @@ impl<'a> Operators<'a> {
         let transposes = mask.rows() != product.k || mask.columns() != product.n;
         let key = weight.index() * 2 + usize::from(transposes);
         let blocks = self
+            .caches
             .blocks
             .entry(key)
             .or_insert_with(|| if transposes { Blocks::of(&mask.transposed()) } else { Blocks::of(mask) });
@@ -316,6 +334,9 @@ impl<'a> Operators<'a> {
             stream_writes: Vec::new(),
             parts: 1,
             sparse: None,
+            dense: None,
+            loads: Arc::default(),
+            loads_of: "",
             peak_bytes: 0.0,
             peak_step: 0,
         }
@@ -372,6 +393,12 @@ impl<'a> Operators<'a> {
             planned.steps.extend(vertex::moved(chip, "leave layout", bytes, available).0);
         }
     }
+}
+
+/// The pixels of an operand that is windows of images.
+fn windows(workload: &Workload, t: TensorId) -> Option<Windows> {
+    let window = workload.tensors[t].view.and_then(|view| view.window)?;
+    Some(Windows { elements: window.elements as f64, halo: window.halo_elements as f64 })
 }
 
 /// An operator that is no product, in words.

@@ -23,6 +23,15 @@ pub struct Superstep {
     pub temporary_bytes: f64,
 }
 
+/// What one tile does in a step, and holds for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TileLoad {
+    /// Cycles at work, once.
+    pub cycles: f64,
+    /// Bytes beside what lives longer.
+    pub bytes: f64,
+}
+
 /// Where the cycles of steps go.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Parts {

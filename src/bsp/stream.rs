@@ -11,6 +11,8 @@ use crate::arch::Bsp;
 pub(super) struct Streaming {
     /// Bytes it needs before it starts.
     pub(super) read: f64,
+    /// Cycles in which they come: those of the link's bytes, or of what chips gather from each other of them.
+    pub(super) read_cycles: f64,
     /// Bytes that leave behind it.
     pub(super) written: f64,
     /// Cycles of its supersteps.
@@ -21,7 +23,12 @@ impl Streaming {
     /// The same in equal parts, one after the other.
     pub(super) fn parts(self, parts: u64) -> impl Iterator<Item = Self> {
         let of = |all: f64| all / parts.max(1) as f64;
-        let part = Self { read: of(self.read), written: of(self.written), cycles: of(self.cycles) };
+        let part = Self {
+            read: of(self.read),
+            read_cycles: of(self.read_cycles),
+            written: of(self.written),
+            cycles: of(self.cycles),
+        };
         (0..parts.max(1)).map(move |_| part)
     }
 }
@@ -60,14 +67,14 @@ struct Waiting {
 
 /// Cycles that `times` runs of a line of operators wait for the link, one after the other, until the last byte has left.
 pub(super) fn exposed(link: &Link, line: &[Streaming], times: u64) -> f64 {
-    let bytes: f64 = line.iter().map(|one| one.read + one.written).sum();
-    if bytes <= 0.0 || times == 0 {
+    let moved: f64 = line.iter().map(|one| one.read_cycles + one.written).sum();
+    if moved <= 0.0 || times == 0 {
         return 0.0;
     }
     if link.buffer <= 0.0 {
         let waits = |one: &Streaming| {
-            let moved = one.read + one.written;
-            if moved > 0.0 { link.latency + moved / link.rate } else { 0.0 }
+            let moved = one.read_cycles + one.written / link.rate;
+            if moved > 0.0 { link.latency + moved } else { 0.0 }
         };
         return line.iter().map(waits).sum::<f64>() * times as f64;
     }
@@ -89,24 +96,32 @@ pub(super) fn exposed(link: &Link, line: &[Streaming], times: u64) -> f64 {
 
 /// Cycles that one run waits. The link reads for what comes next, of the next run too if there is one.
 fn one_run(link: &Link, line: &[Streaming], waiting: &mut Waiting, is_followed: bool) -> f64 {
+    let next: &[Streaming] = if is_followed { line } else { &[] };
+    walk(link, line, waiting, || next.iter())
+}
+
+/// Cycles that a line waits; `next` is what comes behind it.
+fn walk<'a, I: Iterator<Item = &'a Streaming>>(
+    link: &Link,
+    line: &'a [Streaming],
+    waiting: &mut Waiting,
+    next: impl Fn() -> I,
+) -> f64 {
     let mut waited = 0.0;
     for (at, one) in line.iter().enumerate() {
         let lacking = one.read - waiting.ahead;
         if lacking > 0.0 {
             // What has to leave goes first only as far as the buffer is full; reads are waited for.
-            waited += link.latency + lacking / link.rate;
+            waited += link.latency + one.read_cycles * lacking / one.read;
             waiting.ahead = 0.0;
         } else {
             waiting.ahead -= one.read;
         }
-        let later: f64 = line[at + 1..].iter().map(|next| next.read).sum();
-        let later = later + if is_followed { line.iter().map(|next| next.read).sum() } else { 0.0 };
-        let mut moves = (one.cycles - link.latency).max(0.0) * link.rate;
-        let leaves = moves.min(waiting.behind);
+        let mut moves = (one.cycles - link.latency).max(0.0);
+        let leaves = (moves * link.rate).min(waiting.behind);
         waiting.behind -= leaves;
-        moves -= leaves;
-        let room = (link.buffer - waiting.ahead - waiting.behind).max(0.0);
-        waiting.ahead += moves.min(room).min((later - waiting.ahead).max(0.0));
+        moves -= leaves / link.rate;
+        read_ahead(link, line[at + 1..].iter().chain(next()), waiting, moves);
         waiting.behind += one.written;
         // What the buffer has no room for is waited for.
         let over = (waiting.ahead + waiting.behind - link.buffer).clamp(0.0, waiting.behind);
@@ -116,6 +131,109 @@ fn one_run(link: &Link, line: &[Streaming], waiting: &mut Waiting, is_followed: 
     waited
 }
 
+/// A phase: what comes before its micro-batches, their operators, and what leaves behind the last.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PhaseLine {
+    /// Weights.
+    pub(super) head: Vec<Streaming>,
+    /// Operators of a micro-batch.
+    pub(super) micro: Vec<Streaming>,
+    /// Micro-batches.
+    pub(super) times: u64,
+    /// Gradients.
+    pub(super) tail: Streaming,
+}
+
+/// Micro-batches that the link looks ahead.
+const MOST_AHEAD: u64 = 64;
+
+impl PhaseLine {
+    /// Cycles of computation.
+    pub(super) fn cycles(&self) -> f64 {
+        let sum = |list: &[Streaming]| list.iter().map(|one| one.cycles).sum::<f64>();
+        sum(&self.head) + sum(&self.micro) * self.times as f64 + self.tail.cycles
+    }
+
+    /// Cycles that it waits; `next` is what the phase behind it reads first.
+    fn walk(&self, link: &Link, reads: &[Streaming], next: &[Streaming], waiting: &mut Waiting) -> f64 {
+        // Reads of the micro-batches that are left behind one, as far as the link looks, and of the next phase.
+        let behind = |left: u64| {
+            let head = if left <= MOST_AHEAD { next } else { &[] };
+            let micro = (0..left.min(MOST_AHEAD)).flat_map(|_| reads.iter());
+            micro.chain(head)
+        };
+        let mut waited = walk(link, &self.head, waiting, || behind(self.times));
+        let mut at = 0;
+        while at < self.times {
+            let before = *waiting;
+            let left = self.times - at - 1;
+            let one = walk(link, &self.micro, waiting, || behind(left));
+            waited += one;
+            at += 1;
+            // Every micro-batch that sees as much before it waits as long.
+            if before == *waiting && left > MOST_AHEAD {
+                let alike = left - MOST_AHEAD;
+                waited += one * alike as f64;
+                at += alike;
+            }
+        }
+        waited + walk(link, std::slice::from_ref(&self.tail), waiting, || next.iter())
+    }
+}
+
+/// Cycles that so many phases alike wait for the link, until the last byte has left. Where the next phase's weights are not read
+/// ahead, a phase begins with an empty buffer.
+pub(super) fn exposed_phases(link: &Link, phase: &PhaseLine, phases: u64, reads_ahead: bool) -> f64 {
+    if link.buffer <= 0.0 {
+        let micro = exposed(link, &phase.micro, phase.times);
+        return (exposed(link, &phase.head, 1) + micro + exposed(link, &[phase.tail], 1)) * phases as f64;
+    }
+    let reads: Vec<Streaming> = phase.micro.iter().copied().filter(|one| one.read > 0.0).collect();
+    let alone = |waiting: &mut Waiting, next: &[Streaming]| phase.walk(link, &reads, next, waiting);
+    if !reads_ahead {
+        let mut waiting = Waiting::default();
+        let one = alone(&mut waiting, &[]);
+        return (one + waiting.behind / link.rate) * phases as f64;
+    }
+    let next: Vec<Streaming> = phase.head.iter().chain(&reads).copied().collect();
+    let (mut waiting, mut all) = (Waiting::default(), 0.0);
+    for at in 0..phases {
+        let before = waiting;
+        let is_last = at + 1 == phases;
+        let one = alone(&mut waiting, if is_last { &[] } else { &next });
+        all += one;
+        if before == waiting && !is_last {
+            all += one * (phases - at - 2) as f64;
+            all += alone(&mut waiting, &[]);
+            break;
+        }
+    }
+    all + waiting.behind / link.rate
+}
+
+/// Reads of what comes next as much as the buffer has room for and `cycles` of the link suffice for.
+fn read_ahead<'a>(link: &Link, next: impl Iterator<Item = &'a Streaming>, waiting: &mut Waiting, mut cycles: f64) {
+    let mut room = (link.buffer - waiting.ahead - waiting.behind).max(0.0);
+    // Of what comes next, the first is there already.
+    let mut there = waiting.ahead;
+    for one in next.filter(|one| one.read > 0.0) {
+        if room <= 0.0 || cycles <= 0.0 {
+            return;
+        }
+        let lacking = (one.read - there).max(0.0);
+        there = (there - one.read).max(0.0);
+        let each = one.read_cycles / one.read;
+        let most = if each > 0.0 { cycles / each } else { lacking };
+        let comes = lacking.min(room).min(most);
+        waiting.ahead += comes;
+        room -= comes;
+        cycles -= comes * each;
+        if comes < lacking {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -123,8 +241,8 @@ mod tests {
     use super::*;
 
     const LINE: [Streaming; 2] = [
-        Streaming { read: 100.0, written: 0.0, cycles: 200.0 },
-        Streaming { read: 100.0, written: 0.0, cycles: 200.0 },
+        Streaming { read: 100.0, read_cycles: 100.0, written: 0.0, cycles: 200.0 },
+        Streaming { read: 100.0, read_cycles: 100.0, written: 0.0, cycles: 200.0 },
     ];
 
     fn link(buffer: f64) -> Link {
@@ -152,10 +270,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_gathered_slowly_comes_slowly() {
+        // 100 bytes in 300 cycles: 190 of them behind the computation of the first, and again of the second.
+        let slow = LINE.map(|one| Streaming { read_cycles: 300.0, ..one });
+        assert!(is_near(exposed(&link(100.0), &slow, 1), 310.0 + 10.0 + 110.0));
+    }
+
+    #[test]
     fn what_is_written_last_leaves_last() {
-        let line = [Streaming { read: 0.0, written: 40.0, cycles: 30.0 }];
+        let line = [Streaming { read: 0.0, read_cycles: 0.0, written: 40.0, cycles: 30.0 }];
         // 20 of 40 bytes leave behind each of the later runs, and the buffer has no room for more than 40.
         assert!(is_near(exposed(&link(40.0), &line, 2), 20.0 + 40.0));
+    }
+
+    #[test]
+    fn a_phase_waits_for_its_weights_unless_they_come_ahead() {
+        let read = |read: f64, cycles: f64| Streaming { read, read_cycles: read, written: 0.0, cycles };
+        let phase = PhaseLine {
+            head: vec![read(100.0, 0.0)],
+            micro: vec![read(10.0, 60.0)],
+            times: 200,
+            tail: Streaming::default(),
+        };
+        // 110 cycles for the weights and 20 for the first micro-batch of each phase, or of the first phase alone.
+        assert!(is_near(exposed_phases(&link(1000.0), &phase, 5, false), 5.0 * 130.0));
+        assert!(is_near(exposed_phases(&link(1000.0), &phase, 5, true), 130.0));
+        // Half of the weights have room.
+        assert!(is_near(exposed_phases(&link(50.0), &phase, 2, true), 130.0 + 60.0 + 20.0));
+        // Without a buffer, all of it.
+        assert!(is_near(exposed_phases(&link(0.0), &phase, 2, true), 2.0 * (110.0 + 200.0 * 20.0)));
     }
 
     proptest! {
@@ -166,7 +309,7 @@ mod tests {
             times in 1_u64..30,
         ) {
             let line: Vec<Streaming> =
-                parts.iter().map(|&(read, written, cycles)| Streaming { read, written, cycles }).collect();
+                parts.iter().map(|&(read, written, cycles)| Streaming { read, read_cycles: read, written, cycles }).collect();
             let found = exposed(&link(buffer), &line, times);
             let all = |of: fn(&Streaming) -> f64| line.iter().map(of).sum::<f64>() * times as f64;
             prop_assert!(found + all(|one| one.cycles) + 1e-6 >= all(|one| one.read + one.written));

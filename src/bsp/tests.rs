@@ -74,6 +74,7 @@ fn less_memory_for_a_step_means_more_passes_and_more_time() {
         a_home: true,
         b_home: true,
         available,
+        windows: [None; 2],
     };
     let plans = [383_000.0, 150_000.0, 80_000.0].map(|available| plan_gemm(&bow, &product(available)).unwrap());
     for (plan, room) in plans.iter().zip([383_000.0, 150_000.0, 80_000.0]) {
@@ -160,7 +161,8 @@ fn exchanges_meet_what_was_measured_on_the_first_generation() {
 fn plans_on_numbers_receive_what_they_say_and_give_the_product() {
     let small = chip("arch/bow.toml", &["arch.tile.count=24"]);
     for (m, n, k, dtype) in [(48, 64, 96, Dtype::Fp16), (37, 50, 70, Dtype::Fp16), (64, 40, 128, Dtype::Fp32)] {
-        let product = Product { count: 1, m, n, k, dtype, a_home: true, b_home: true, available: 1e6 };
+        let product =
+            Product { count: 1, m, n, k, dtype, a_home: true, b_home: true, available: 1e6, windows: [None; 2] };
         let plan = plan_gemm(&small, &product).unwrap();
         let executed = execute(&small, &product, &plan.grid, 1).unwrap();
         assert!(executed.holds(), "{m} x {n} x {k}: {executed:?}");
@@ -180,8 +182,17 @@ fn plans_on_numbers_receive_what_they_say_and_give_the_product() {
             depth_passes: 1,
             swapped: false,
         };
-        let product =
-            Product { count: 1, m: 31, n: 64, k: 64, dtype: Dtype::Fp16, a_home: true, b_home: true, available: 1e6 };
+        let product = Product {
+            count: 1,
+            m: 31,
+            n: 64,
+            k: 64,
+            dtype: Dtype::Fp16,
+            a_home: true,
+            b_home: true,
+            available: 1e6,
+            windows: [None; 2],
+        };
         let executed = execute(&small, &product, &grid, 2).unwrap();
         assert!(executed.holds(), "{grid:?}: {executed:?}");
     }

@@ -61,8 +61,17 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
                 continue;
             }
         }
-        let product =
-            Product { count: 1, m: form.m, n: form.n, k: form.k, dtype, a_home: true, b_home: true, available };
+        let product = Product {
+            count: 1,
+            m: form.m,
+            n: form.n,
+            k: form.k,
+            dtype,
+            a_home: true,
+            b_home: true,
+            available,
+            windows: [None; 2],
+        };
         let plan = gemm::plan(chip, &product);
         let run = plan.and_then(|plan| Some((execute(chip, &product, &plan.grid, seed)?, plan.grid.tiles())));
         let Some((executed, tiles)) = run else {

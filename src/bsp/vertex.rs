@@ -111,6 +111,22 @@ pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64, available: f64) -> (Vec<
     (vec![step], tiles)
 }
 
+/// Elements or rows that an operator's tiles share out; `None` where a row lies on several tiles.
+pub(super) fn items(workload: &Workload, op: OperatorId) -> Option<u64> {
+    let operator = &workload.operators[op];
+    let kind = operator.kind;
+    if kind.is_view() {
+        return None;
+    }
+    if is_in_place(kind) {
+        return Some(extent(workload, op).elements as u64);
+    }
+    if !kind.is_row_wise() || matches!(kind, OperatorKind::Concat | OperatorKind::Reformat) {
+        return Some(workload.tensors[operator.output].stored_bytes());
+    }
+    Some(workload.tensors[operator.inputs[0]].rows * operator.heads.max(1))
+}
+
 /// Whether an operator works on elements where they are.
 pub(super) fn is_in_place(kind: OperatorKind) -> bool {
     (kind.is_elementwise() || kind.folds_into_a_gemm())

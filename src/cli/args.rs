@@ -88,6 +88,9 @@ Examples:
   # the same one operator at a time; map.json and a picture of the grid for each section in maps/
   rdusim map --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --out maps
 
+  # a chip of tiles: memory and work of all 1,472 in the fullest and in the longest step, as pictures in maps/
+  rdusim map --arch arch/bow.toml --workload workloads/gpt13b-mlp-sparse.toml --out maps
+
   # every unit, bank and route, as JSON
   rdusim map --arch arch/sn40l.toml --workload workloads/gpt13b-mlp-sparse.toml --format json";
 
@@ -309,6 +312,9 @@ pub(super) struct MapArgs {
     /// Form of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
+    /// Of a chip of tiles: the step to draw, `OPERATOR` or `OPERATOR.STEP`; may be repeated [default: the fullest and the longest]
+    #[arg(long, value_name = "NAME")]
+    pub(super) step: Vec<String>,
     /// How closely the time of the stages is modelled
     #[arg(long, value_enum, default_value_t = Fidelity::Event)]
     pub(super) fidelity: Fidelity,

@@ -1,21 +1,28 @@
 //! `rdusim map`: how a workload is laid out on a chip.
 
 use crate::analysis::{execute, graph_on};
+use crate::arch::{self, AnyChip, Bsp};
+use crate::diagnostics::Diagnostic;
 use crate::input::Override;
-use crate::map::{summarize, tell_times};
-use crate::{arch, report};
+use crate::map::{StepPlace, summarize, tell_times, tile_map};
+use crate::report;
 
 use super::args::MapArgs;
-use super::compare::write_trace;
+use super::compare::{refuse_options, write_trace};
 use super::execute::Stopwatch;
 use super::failure::Failure;
-use super::values::Format;
+use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
 
 /// Compiles, and shows the configuration.
 pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
+    let chip = match arch::open(&args.arch, &sets)? {
+        AnyChip::Bsp(bsp) => return of_tiles(args, &bsp, &sets),
+        // Other kinds are refused by name.
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) => arch::load(&args.arch, &sets)?.under(args.mapping.into())?,
+    };
+    refuse_step(args, &chip.name)?;
     let from = &args.configuration;
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, from)?;
     let workload = graph_on(&chip, workload);
@@ -42,5 +49,43 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.out {
         report::write(directory, &report::map_files(&chip, &map)?)?;
     }
+    output::print_as(args.format, &text)
+}
+
+/// Steps are of chips of tiles.
+fn refuse_step(args: &MapArgs, chip: &str) -> Result<(), Diagnostic> {
+    if args.step.is_empty() {
+        return Ok(());
+    }
+    let title = format!("`--step` is for chips of tiles: {chip} has sections, of which every one is drawn");
+    Err(Diagnostic::new(title).with_help("leave `--step` out"))
+}
+
+/// The plan on a chip of tiles: what every tile does and holds at each step.
+fn of_tiles(args: &MapArgs, chip: &Bsp, sets: &[Override]) -> Result<(), Failure> {
+    let told = format!("{} is a chip of kind \"bsp\", which is planned superstep by superstep", chip.name);
+    let further = [
+        (args.trace.is_some(), "--trace"),
+        (args.fidelity != Fidelity::Event, "--fidelity"),
+        (args.mapping != Mapping::Ideal, "--mapping"),
+        (args.no_skip, "--no-skip"),
+    ];
+    refuse_options(&args.configuration, &further, &told, "docs/ipu.md")?;
+    let workload = configured::workload((&args.workload, &args.model), sets, args.seed, &args.configuration)?;
+    let map = progress::watched("planning", || tile_map(chip, &workload, args.mode.into()))?;
+    let mut places: Vec<StepPlace> = Vec::new();
+    for name in &args.step {
+        places.extend(map.named(name)?);
+    }
+    if args.step.is_empty() {
+        places.extend(map.notable().into_iter().flatten());
+    }
+    if let Some(directory) = &args.out {
+        report::write(directory, &report::tile_map_files(&map, &places)?)?;
+    }
+    let text = match args.format {
+        Format::Table => report::tile_map_table(&map),
+        Format::Json => report::tile_map_json(&map),
+    };
     output::print_as(args.format, &text)
 }

@@ -6,6 +6,7 @@
 mod entries;
 mod json;
 mod summary;
+mod tiles;
 mod times;
 
 pub use self::entries::{
@@ -13,6 +14,7 @@ pub use self::entries::{
     RouteEntry, RunEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, TiledAxisEntry, WorkloadEntry,
 };
 pub use self::summary::summarize;
+pub use self::tiles::{MappedOperator, MappedStep, StepPlace, TileArch, TileMap, tile_map};
 pub use self::times::tell_times;
 
 #[cfg(test)]

@@ -44,8 +44,8 @@ impl Writer<'_> {
         };
         let heads = format!("batch = \"batch\"\nheads = \"heads\"\nkv_heads = \"kv_heads\"{}", self.causal());
         self.operator("scores", "gemm", &["q", keys], "s", &format!("transpose_b = true\n{heads}"));
-        self.probabilities("s");
-        self.operator("mix", "gemm", &["p", values], "o", &heads);
+        let probabilities = self.probabilities("s");
+        self.operator("mix", "gemm", &[&probabilities, values], "o", &heads);
         self.linear("project", ("o", width), "hidden", "attended");
         self.dropped("attended")
     }
@@ -71,7 +71,7 @@ impl Writer<'_> {
     }
 
     /// From scores to probabilities.
-    fn probabilities(&mut self, scores: &str) {
+    fn probabilities(&mut self, scores: &str) -> String {
         let a = &self.options.architecture;
         let capped = a.extras.capped_scores;
         let mask = if a.causal { ("mask", "causal_mask") } else { ("scale", "scale") };
@@ -80,6 +80,7 @@ impl Writer<'_> {
         }
         self.operator(mask.0, mask.1, &[if capped { "s_capped" } else { scores }], "s_masked", "");
         self.operator("softmax", "softmax", &["s_masked"], "p", "heads = \"heads\"");
+        if self.part.is_some_and(|part| part.drops_scores) { self.dropped("p") } else { "p".to_owned() }
     }
 
     /// Latent attention: keys and values are made of a latent vector; when decoding, queries and results go through the

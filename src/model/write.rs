@@ -119,6 +119,8 @@ pub struct Part {
     pub heads_as_rows: bool,
     /// Training: micro-batches whose gradients add up in a step, if that is more than the one that is written.
     pub micro_batches: Option<u64>,
+    /// Dropout of the probabilities of attention too, where there is dropout.
+    pub drops_scores: bool,
 }
 
 /// A stored weight whose values give a mask.

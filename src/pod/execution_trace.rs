@@ -261,7 +261,7 @@ impl<'t, 's> Graph<'t, 's> {
                 PassKind::Backward => time.backward,
                 PassKind::Weights | PassKind::Update => time.weights,
             };
-            let share = if kind == LAYER { job.layers_share(self.stage) } else { 1.0 };
+            let share = if kind == LAYER { job.time_share(self.stage, self.of.pieces.attention) } else { 1.0 };
             units.extend((0..count).map(|_| (kind, pass.scaled(share / count as f64))));
         }
         if work.pass != PassKind::Forward {

@@ -56,6 +56,7 @@ fn written(job: &Job, piece: Piece, on_tiles: bool) -> Result<String, Diagnostic
         has_no_layers: !matches!(piece, Piece::Layers(_)),
         has_logits: piece == Piece::Logits,
         micro_batches: Some(job.micro_batches()),
+        drops_scores: on_tiles && !job.parallel.tiled.keeps_scores,
         ..Part::default()
     };
     write_part(&options, part)
@@ -66,11 +67,12 @@ const NO_TABLE: Position = Position::Alibi;
 
 /// The widths of a chip's share. The embedding is the table of tokens alone, and the logits have a matrix of their own.
 fn share(job: &Job, layers: u64) -> Architecture {
-    let (a, t) = (job.architecture, job.parallel.tp);
+    let (a, t) = (job.architecture, job.parallel.tp1());
     let mut extras = a.extras;
     extras.head_width = Some(a.head());
     Architecture {
         layers,
+        hidden: a.hidden / job.parallel.tiled.tp2,
         heads: a.heads / t,
         kv_heads: a.kv_heads / t,
         feed_forward: a.feed_forward / t,

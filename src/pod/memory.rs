@@ -37,32 +37,42 @@ impl Memory {
 /// Bytes that a layer keeps of a micro-batch (Korthikanti et al., 2022, table 2): of norms, dropout and the inputs of
 /// products; and of scores, their softmax and its dropout.
 fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
-    let (a, t) = (&job.architecture, job.parallel.tp);
+    let (a, t, columns) = (&job.architecture, job.parallel.tp1(), job.parallel.tiled.tp2);
     let sbh = job.tokens() * job.micro_batch * a.hidden;
     // 34 with a feed-forward block of four times the width: 18 and 4 a unit of its width (Megatron-LM).
     let wide = 4 * job.tokens() * job.micro_batch * a.feed_forward;
     let whole = 18 * sbh + wide;
-    let kept = if job.parallel.sp { whole / t } else { 10 * sbh + (whole - 10 * sbh) / t };
+    let kept = if job.parallel.sp { whole / t } else { 10 * sbh / columns + (whole - 10 * sbh) / t };
     // Saturates where no memory would do.
     let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence * job.tokens()) as f64) as u64;
     (kept, if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 })
+}
+
+/// Bytes of what enters a layer; between phases each tensor rank keeps a part.
+fn layer_input(job: &Job) -> u64 {
+    let p = &job.parallel;
+    let parts = if p.sp || p.tiled.is_phased() { p.tp } else { p.tiled.tp2 };
+    2 * job.tokens() * job.micro_batch * job.architecture.hidden / parts
 }
 
 /// Memory of a stage at its peak.
 pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let p = &job.parallel;
     let parameters = job.stage_parameters(stage);
-    let held = held(p.schedule, (stage, p.pp), job.micro_batches());
+    let held =
+        if p.tiled.is_phased() { job.micro_batches() } else { held(p.schedule, (stage, p.pp), job.micro_batches()) };
     let (kept, scores) = layer_bytes(job, stack);
     let sbh = job.tokens() * job.micro_batch * job.architecture.hidden;
-    let input = 2 * sbh / if p.sp { p.tp } else { 1 };
+    let input = layer_input(job);
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
     let mut activations = match p.recompute {
         Recompute::None => (held * layers).saturating_mul(kept.saturating_add(scores)),
         Recompute::Selective => (held * layers).saturating_mul(kept).saturating_add(scores),
+        // In phases a micro-batch under way is on the tiles.
+        Recompute::Full if p.tiled.is_phased() => (held * layers).saturating_mul(input),
         Recompute::Full => (held * layers).saturating_mul(input).saturating_add(kept.saturating_add(scores)),
     };
-    if stage + 1 == p.pp {
+    if stage + 1 == p.pp && !p.tiled.is_phased() {
         // Logits in 2 bytes and in fp32.
         let logits = (job.predicted_tokens() / p.cp * job.micro_batch)
             .saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
@@ -78,7 +88,7 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
         optimizer: if p.offload { 0 } else { state_bytes(job, stage).div_ceil(of_state) },
         activations,
         buffers: between
-            + if p.tp > 1 { 2 * sbh } else { 0 }
+            + if p.tp > 1 && !p.tiled.is_phased() { 2 * sbh } else { 0 }
             + whole_units(job, stage)
             + around(job)
             + left_out_bytes(job, stage),
@@ -105,7 +115,7 @@ pub(super) fn waiting(job: &Job, stack: StackKind, stage: u64) -> u64 {
 pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
     let p = &job.parallel;
     let (kept, scores) = layer_bytes(job, stack);
-    let input = 2 * job.tokens() * job.micro_batch * job.architecture.hidden / if p.sp { p.tp } else { 1 };
+    let input = layer_input(job);
     let each = match p.recompute {
         Recompute::None => kept.saturating_add(scores),
         Recompute::Selective => kept,
@@ -204,6 +214,11 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
         if let Some((what, changed)) = zero(stage, what) {
             consider(&mut list, what, changed);
         }
+    }
+    let mut batch = job.batch / 2;
+    while p.tiled.is_phased() && batch >= p.dp * job.micro_batch {
+        consider(&mut list, format!("--batch {batch} (fewer micro-batches kept)"), with(&|job| job.batch = batch));
+        batch /= 2;
     }
     let mut micro = job.micro_batch / 2;
     while micro >= 1 {

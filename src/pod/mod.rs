@@ -19,6 +19,7 @@ mod network;
 mod optimizer;
 mod parallel;
 mod pass;
+mod phased;
 mod schedule;
 mod search;
 mod serving;
@@ -26,6 +27,7 @@ mod sharded;
 mod spec;
 mod stage;
 mod system;
+mod tiled;
 mod tiles;
 mod training;
 
@@ -50,4 +52,5 @@ pub use serving::{
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
+pub use tiled::{StageBlocks, Tiled};
 pub use training::{Detail, StepTime, TrainingStep, step};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::choices::{Context, Gradients, Optimizer, gradients};
+use super::tiled::{StageBlocks, Tiled};
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
 use crate::model::{Activation, Architecture, Norm, Position};
@@ -68,6 +69,8 @@ pub struct Parallel {
     pub cp: u64,
     /// How they do.
     pub context: Context,
+    /// What only chips of tiles do.
+    pub tiled: Tiled,
     /// Norms and dropout are divided along the sequence (Korthikanti et al., 2022).
     pub sp: bool,
     /// Order of micro-batches.
@@ -97,6 +100,7 @@ impl Default for Parallel {
             dp: 1,
             cp: 1,
             context: Context::Ring,
+            tiled: Tiled::default(),
             sp: false,
             schedule: Schedule::OneForwardOneBackward,
             recompute: Recompute::None,
@@ -139,8 +143,9 @@ impl Parallel {
                 "pp" => parallel.pp = count()?,
                 "dp" => parallel.dp = count()?,
                 "sp" => parallel.sp = flag(value).ok_or_else(|| refuse(key, value, "0 or 1"))?,
+                "schedule" if parallel.tiled.set_phases(value) => {}
                 "schedule" => {
-                    let expected = "naive, gpipe, 1f1b, interleaved:PARTS, zb-h1 or pipedream";
+                    let expected = "naive, gpipe, 1f1b, interleaved:PARTS, zb-h1, pipedream or phased:LAYERS";
                     parallel.schedule = schedule(value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "recompute" => {
@@ -183,9 +188,13 @@ impl Parallel {
                 "ep" | "seq_chunks" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }
+                key if Tiled::expected(key).is_some() => {
+                    let expected = Tiled::expected(key).unwrap_or_default();
+                    parallel.tiled.read(key, value).then_some(()).ok_or_else(|| refuse(key, value, expected))?;
+                }
                 _ => {
                     let title = format!("`--parallel`: unknown key {key:?}");
-                    let keys = "keys are tp, pp, dp, cp, context, sp, schedule, recompute, zero, prefetch, offload, optimizer, gradients and order";
+                    let keys = "keys are tp, pp, dp, cp, context, tp2, io_tiles, memory_share, score_dropout, sp, schedule, recompute, zero, prefetch, offload, optimizer, gradients and order";
                     return Err(Diagnostic::new(title).with_help(keys));
                 }
             }
@@ -223,7 +232,7 @@ impl Parallel {
 
     /// Whether replicas gather weights or scatter gradients during the passes.
     pub fn shards_passes(&self) -> bool {
-        self.zero >= 2 && self.replicas() > 1
+        self.zero >= 2 && self.replicas() > 1 && !self.tiled.is_phased()
     }
 
     /// Numberings of chips, the fastest index first, as on the command line.
@@ -298,7 +307,7 @@ pub struct Job {
     /// Tokens of a sequence that have logits; all of them if not given. A masked language model predicts some.
     pub predicted: Option<u64>,
     /// Layers of each stage, halves too where attention and feed-forward block part; equal shares if not given.
-    pub stage_layers: Option<Arc<[f64]>>,
+    pub stage_layers: Option<Arc<[StageBlocks]>>,
 }
 
 impl Job {
@@ -306,13 +315,25 @@ impl Job {
     pub fn layers_of_stage(&self, stage: u64) -> f64 {
         let equal = self.layers_of_part() * self.parallel.schedule.parts();
         let own = self.stage_layers.as_ref().and_then(|list| list.get(stage as usize));
-        own.copied().unwrap_or(equal as f64)
+        own.map_or(equal as f64, StageBlocks::layers)
     }
 
     /// Layers of a part of a stage over those of equal parts.
     pub fn layers_share(&self, stage: u64) -> f64 {
         let equal = self.layers_of_part() * self.parallel.schedule.parts();
         self.layers_of_stage(stage) / equal as f64
+    }
+
+    /// Time of a part of a stage over that of equal parts, if so much of a layer's is its attention block.
+    pub(super) fn time_share(&self, stage: u64, attention: f64) -> f64 {
+        let equal = self.layers_of_part() * self.parallel.schedule.parts();
+        let own = self.stage_layers.as_ref().and_then(|list| list.get(stage as usize));
+        own.map_or(1.0, |blocks| blocks.time(attention) / equal as f64)
+    }
+
+    /// Whether a stage has more attention blocks than feed-forward blocks, or fewer.
+    pub(super) fn has_uneven_blocks(&self) -> bool {
+        self.stage_layers.iter().flat_map(|list| list.iter()).any(StageBlocks::is_uneven)
     }
 
     /// Tokens of a sequence that have logits.
@@ -335,15 +356,16 @@ impl Job {
                 Diagnostic::new("stages of different depth are not divided into parts or units").with_help(help)
             );
         }
-        if list.len() as u64 != pp || list.iter().any(|layers| *layers <= 0.0 || (layers * 2.0).fract() > 0.0) {
+        if list.len() as u64 != pp || !list.iter().all(StageBlocks::is_some) {
             let title =
                 format!("`--stage-layers` has {} numbers, expected {pp} counts of layers, in halves", list.len());
             return Err(Diagnostic::new(title));
         }
-        let sum: f64 = list.iter().sum();
-        if (sum - layers as f64).abs() > 0.25 {
+        let sum: f64 = list.iter().map(StageBlocks::layers).sum();
+        let attention: f64 = list.iter().map(|blocks| blocks.attention).sum();
+        if (sum - layers as f64).abs() > 0.25 || (attention - layers as f64).abs() > 0.25 {
             return Err(Diagnostic::new(format!(
-                "`--stage-layers` are {sum} layers together, {} has {layers}",
+                "`--stage-layers` are {sum} layers together with {attention} attention blocks, {} has {layers}",
                 self.model
             )));
         }
@@ -400,6 +422,7 @@ impl Job {
         }
         self.check_stages()?;
         self.check_context()?;
+        self.check_tiled()?;
         if p.gradients != Gradients::Bf16 && p.zero > 0 {
             let title = format!(
                 "gradients={} is modelled with zero=0 only: all replicas expand the same sum",
@@ -420,9 +443,9 @@ impl Job {
         }
         let parts = p.pp.saturating_mul(p.schedule.parts());
         let pairs = [
-            ("tp", p.tp, "query heads", a.heads),
-            ("tp", p.tp, "key and value heads", a.kv_heads),
-            ("tp", p.tp, "columns of the feed-forward block", a.feed_forward),
+            ("tp", p.tp1(), "query heads", a.heads),
+            ("tp", p.tp1(), "key and value heads", a.kv_heads),
+            ("tp", p.tp1(), "columns of the feed-forward block", a.feed_forward),
             ("heads", a.heads, "columns of the model", a.hidden),
             ("pp times the parts of the schedule", parts, "layers", a.layers),
             ("dp", p.dp, "sequences of `--batch`", self.batch),

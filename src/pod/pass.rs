@@ -16,7 +16,7 @@ pub(super) struct Pass {
     pub tensor_comm: f64,
     /// What chips that share a sequence exchange and does not hide.
     pub context_comm: f64,
-    /// Waiting for the host to launch what follows.
+    /// Waiting for the host to launch what follows; in phases on chips of tiles, for what comes from off the chip and goes there.
     pub waiting: f64,
 }
 
@@ -88,6 +88,11 @@ pub(super) struct Pieces {
     pub logits: PieceTime,
     /// Gathering what the tensor ranks of another stage have each sent a part of.
     pub received: f64,
+    /// Share of the layers' time that is attention, where stages have other numbers of those blocks than of feed-forward blocks.
+    pub attention: f64,
+    /// In phases on chips of tiles: bytes that a chip moves to and from its memory off the chip in all passes of a step, and the most
+    /// that a tile holds.
+    pub streamed: [f64; 2],
 }
 
 impl PieceTime {
@@ -116,7 +121,7 @@ impl Pieces {
             layers: run(Piece::Layers(job.layers_of_part()))?,
             embedding: run(Piece::Embedding)?,
             logits: run(Piece::Logits)?,
-            received: 0.0,
+            ..Self::default()
         })
     }
 }

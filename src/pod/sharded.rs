@@ -44,6 +44,9 @@ pub(super) fn pieces_of<'p>(job: &Job, pieces: &'p Pieces, (stage, part): (u64, 
 pub(super) fn end_collectives(p: &Parallel) -> &'static [CollectiveKind] {
     match p.zero {
         _ if p.replicas() == 1 => &[],
+        // Weights are gathered at the start of every phase.
+        3 if p.tiled.is_phased() => &[CollectiveKind::ReduceScatter],
+        2 if p.tiled.is_phased() => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
         0 => &[CollectiveKind::AllReduce],
         1 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
         // Gradients were scattered during the backward passes.
@@ -75,7 +78,7 @@ pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass
     let [forward, backward] = received(job, pieces, place);
     let mut sum = [forward, backward, Pass::default()];
     for Piece { kind, time, .. } in pieces_of(job, pieces, place) {
-        let share = if kind == LAYER { job.layers_share(place.0) } else { 1.0 };
+        let share = if kind == LAYER { job.time_share(place.0, pieces.attention) } else { 1.0 };
         let own = [time.forward, time.backward, time.weights].map(|pass| pass.scaled(share));
         sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
     }

@@ -8,6 +8,7 @@ use super::kernels;
 use super::network::Network;
 use super::parallel::{Job, Recompute, Schedule};
 use super::pass::{Pass, PieceTime, Pieces};
+use super::phased;
 use super::system::{Stack, StackKind, System};
 use super::tiles;
 use crate::arch::{AnyChip, Chip, Gpu};
@@ -29,6 +30,10 @@ pub(super) struct TensorComm {
     pub single: f64,
     /// Bytes by level of one on the whole activation.
     pub single_by_level: Vec<u64>,
+    /// Seconds of those of the logits' forward pass, where tensor ranks share the columns of the model.
+    pub logits: f64,
+    /// Their bytes by level.
+    pub logits_by_level: Vec<u64>,
     /// How many launches each pass has for them.
     pub launches: u64,
     /// Bytes by level of a forward pass of a layer, all groups of a stage.
@@ -53,6 +58,23 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
     if p.tp < 2 {
         return Ok(TensorComm { context, ..TensorComm::default() });
     }
+    if p.tiled.tp2 > 1 {
+        let of = phased::two_axes(system, stack, job)?;
+        return Ok(TensorComm {
+            forward: of.forward.seconds,
+            backward: of.backward.seconds,
+            single: of.single.seconds,
+            single_by_level: of.single.by_level,
+            logits: of.logits.seconds,
+            logits_by_level: of.logits.by_level,
+            launches: 4,
+            backward_ratio: of.backward.bytes() / of.forward.bytes().max(1.0),
+            by_level: of.forward.by_level,
+            received: of.received.seconds,
+            received_by_level: of.received.by_level,
+            context,
+        });
+    }
     let groups: Vec<Vec<u64>> =
         (0..p.replicas()).map(|replica| (0..p.tp).map(|rank| p.chip(0, replica, rank)).collect()).collect();
     let network = Network::new(system);
@@ -74,6 +96,7 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
             received: received.as_ref().map_or(0.0, |gather| gather.seconds),
             received_by_level: received.map_or_else(Vec::new, |gather| gather.by_level()),
             context,
+            ..TensorComm::default()
         });
     }
     let (gather, scatter) = (run(CollectiveKind::AllGather)?, run(CollectiveKind::ReduceScatter)?);
@@ -118,7 +141,15 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
             let title = "other optimisers than adam, and other gradients than bf16, are modelled on GPUs only";
             Err(Diagnostic::new(title).with_help("leave `optimizer` and `gradients` of `--parallel` out"))
         }
-        AnyChip::Bsp(chip) => tiles::pieces(chip, stack, job),
+        AnyChip::Bsp(chip) => tiles::pieces(system, chip, stack, job),
+        AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.has_uneven_blocks() => {
+            let title = "stages of other numbers of attention blocks than of feed-forward blocks are modelled on chips of tiles only";
+            Err(Diagnostic::new(title).with_help("give layers in halves to `--stage-layers`"))
+        }
+        AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.parallel.tiled.is_chosen() => {
+            let title = "tp2, io_tiles, memory_share, score_dropout and schedule=phased:LAYERS are modelled on chips of tiles only";
+            Err(Diagnostic::new(title).with_help("leave them out of `--parallel`"))
+        }
         AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.architecture.post_norm => {
             let title =
                 format!("{}: layers with their norms behind them are modelled on chips of tiles only", job.model);
@@ -142,6 +173,7 @@ pub(super) fn finished(system: &System, job: &Job, comm: &TensorComm, raw: &Piec
     of.layers.forward.tensor_comm = comm.forward * count as f64;
     of.layers.backward.tensor_comm = (comm.backward + again) * count as f64;
     of.embedding.forward.tensor_comm = comm.single;
+    of.logits.forward.tensor_comm = comm.logits;
     of.logits.backward.tensor_comm = comm.single;
     of
 }
@@ -214,7 +246,7 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
         layers: PieceTime { forward, backward, weights, update: 0.0 },
         embedding: plain(&kernels::embedding(job), comm.single, 0.0)?,
         logits: plain(&kernels::logits(job), 0.0, comm.single)?,
-        received: 0.0,
+        ..Pieces::default()
     })
 }
 

@@ -1,34 +1,46 @@
 //! Passes of a part of the model on a chip of tiles, from its supersteps.
 //!
 //! A step is one program, so that nothing is started anew. What other micro-batches keep on a stage takes memory from it, and
-//! the optimiser's state lies on the replicas in parts where they share it: what then cannot be resident is streamed, and counted.
+//! weights, gradients and the optimiser's state lie on the replicas in parts where they share them: what then cannot be resident is
+//! streamed, and counted. In phases all micro-batches go through some layers before the next come.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use super::graph::{self, Piece};
 use super::memory;
 use super::parallel::{Job, Schedule};
-use super::pass::{PieceTime, Pieces};
-use super::system::Stack;
-use crate::arch::Bsp;
-use crate::bsp;
+use super::pass::{Pass, PieceTime, Pieces};
+use super::phased;
+use super::system::{Stack, System};
+use crate::arch::{Bsp, BspPart};
+use crate::bsp::{self, PhaseJob};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
-use crate::workload::{self, Phase};
+use crate::workload::{self, Phase, Workload};
 
 /// Times of all pieces.
 ///
 /// # Errors
 /// What does not fit the tiles, and what is not modelled on them.
-pub(super) fn pieces(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    if job.parallel.schedule == Schedule::ZeroBubble || job.parallel.shards_passes() {
-        let title = "zb-h1 and zero=2 or 3 are not modelled on chips of tiles";
-        return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS, and zero=0 or 1"));
+pub(super) fn pieces(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+    if job.parallel.schedule == Schedule::ZeroBubble {
+        let title = "zb-h1 is not modelled on chips of tiles";
+        return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"));
+    }
+    let chip = job.parallel.tiled.on(chip)?;
+    let chip = &chip;
+    if job.parallel.tiled.is_phased() {
+        return in_phases(system, chip, stack, job);
     }
     let waiting = memory::waiting(job, stack.kind, 0);
     let mut resident = chip.clone();
-    resident.state_shards = job.parallel.sharding()[0];
+    resident.part = part(job);
     let streamed = resident.clone();
     resident.tile.reserved_bytes += waiting.div_ceil(chip.tile.count);
     let has_room = resident.tile.reserved_bytes < chip.tile.sram_bytes;
+    let attention = attention_share(chip, job)?;
+    let all = |chip: &Bsp, stack: &Stack, job: &Job| all(chip, stack, job).map(|of| Pieces { attention, ..of });
     let on_tiles = if has_room { Some(all(&resident, stack, job)) } else { None };
     if waiting == 0 {
         return on_tiles.unwrap_or_else(|| all(&resident, stack, job));
@@ -49,12 +61,47 @@ pub(super) fn pieces(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Dia
     }
 }
 
+/// Share of a layer's time that is its attention block, where stages have other numbers of those than of feed-forward blocks.
+fn attention_share(chip: &Bsp, job: &Job) -> Result<f64, Diagnostic> {
+    if !job.has_uneven_blocks() {
+        return Ok(0.5);
+    }
+    let workload = graph_of(job, Piece::Layers(1))?;
+    // Operators of the backward pass have the names of those of the forward pass, with something behind.
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let forward = || workload.operators.iter().filter(|operator| operator.phase == Phase::Forward);
+    let behind =
+        forward().skip_while(|operator| !operator.name.starts_with("up") && !operator.name.starts_with("gate"));
+    let of_block: BTreeSet<String> = behind.map(|operator| stem(&operator.name)).collect();
+    let (mut attention, mut all) = (0.0, 0.0);
+    for operator in bsp::layout(chip, &workload, Mode::Fused)? {
+        if operator.phase == Phase::Update {
+            continue;
+        }
+        let cycles: f64 = operator.steps.iter().map(|step| step.cycles * step.times as f64).sum();
+        all += cycles;
+        let is_of_block = of_block.contains(&stem(&workload.operators[operator.op].name));
+        attention += if is_of_block { 0.0 } else { cycles };
+    }
+    Ok(if all > 0.0 { attention / all } else { 0.5 })
+}
+
+/// What of the model's tensors a chip has.
+fn part(job: &Job) -> BspPart {
+    let [state_shards, gradient_shards, weight_shards] = job.parallel.sharding();
+    BspPart { state_shards, gradient_shards, weight_shards, ..BspPart::ALL }
+}
+
+/// The graph of a piece.
+fn graph_of(job: &Job, piece: Piece) -> Result<Workload, Diagnostic> {
+    let text = graph::workload_on_tiles(job, piece)?;
+    workload::parse("the part of the model on one chip", &text, &[], 0)
+}
+
 /// Times of all pieces on a chip with so much memory.
 fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
     let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
-        let text = graph::workload_on_tiles(job, piece)?;
-        let workload = workload::parse("the part of the model on one chip", &text, &[], 0)?;
-        let outcome = bsp::run(chip, &workload, &[Mode::Fused])?.remove(0);
+        let outcome = bsp::run(chip, &graph_of(job, piece)?, &[Mode::Fused])?.remove(0);
         let of = |phase: Phase| -> f64 {
             let sections = outcome.sections.iter().filter(|section| section.phase == phase);
             let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();
@@ -63,4 +110,55 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
         Ok(PieceTime::of_phases(job, piece, of))
     };
     Pieces::each(job, run)
+}
+
+/// Times of all pieces as phases. A micro-batch's pass has its share of what a phase waits for; the update is that of all phases.
+fn in_phases(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+    let p = &job.parallel;
+    let layers = p.tiled.phase_layers;
+    let micro = job.micro_batches();
+    let whole = 2 * job.micro_batch * job.tokens() * job.architecture.hidden;
+    let part = BspPart { activation_shards: p.tp1(), ..part(job) };
+    let gather = phased::activation_gather(system, stack, job)?;
+    let streamed = Cell::new([0.0, 0.0]);
+    let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
+        let (tokens, positions) = job.table_parameters();
+        // Passes that read and write activations between phases, and those that weights come for.
+        let (piece, parameters, reads, writes, loads) = match piece {
+            Piece::Layers(_) => {
+                (Piece::Layers(layers), layers * job.layer_parameters(), [1.0, 1.0], [0.0, 1.0], [true; 2])
+            }
+            Piece::Embedding => (piece, tokens + positions, [0.0, 1.0], [1.0, 0.0], [true; 2]),
+            // Forward and backward pass of a micro-batch follow each other.
+            Piece::Logits => (piece, tokens, [1.0, 0.0], [0.0, 1.0], [true, false]),
+        };
+        let phases = if matches!(piece, Piece::Layers(_)) { job.architecture.layers / layers } else { 1 };
+        let around = PhaseJob {
+            micro_batches: micro,
+            phases,
+            activation_bytes: (whole / p.tp) as f64,
+            activation_gather_s: gather,
+            reads,
+            writes,
+            loads,
+            weight_gather_s: phased::weight_gather(system, stack, job, parameters)?,
+            reads_ahead: p.prefetch > 0,
+            part,
+        };
+        let found = bsp::phases(chip, &graph_of(job, piece)?, &around)?;
+        let [bytes, most] = streamed.get();
+        streamed.set([bytes + found.off_chip_bytes.iter().sum::<f64>(), f64::max(most, found.peak_tile_bytes)]);
+        let pass = |at: usize| {
+            let each = |seconds: f64| seconds / micro as f64 * stack.kernel_factor;
+            Pass { compute: each(found.compute[at]), waiting: each(found.waiting[at]), ..Pass::default() }
+        };
+        let (forward, mut backward) = (pass(0), pass(1));
+        if matches!(piece, Piece::Layers(_)) {
+            backward.recompute = forward.compute.min(backward.compute);
+            backward.compute -= backward.recompute;
+        }
+        Ok(PieceTime { forward, backward, weights: Pass::default(), update: found.update })
+    };
+    let pieces = Pieces::each(job, run)?;
+    Ok(Pieces { streamed: streamed.get(), ..pieces })
 }

@@ -10,6 +10,7 @@ use super::network::{Demand, Network};
 use super::optimizer::{compression, gradient_bytes, notes as optimizer_notes, state_bytes};
 use super::parallel::{Job, Schedule};
 use super::pass::{Pass, Pieces};
+use super::phased;
 use super::schedule::order;
 use super::sharded::{self, ns, pass_times};
 use super::stage::{TensorComm, pieces, tensor_comm};
@@ -414,6 +415,7 @@ impl Builder<'_> {
         let memory = memory::of_job(job, self.stack.kind);
         let mut notes = self.update_note(stage as u64);
         notes.extend(optimizer_notes(job));
+        notes.extend(phased::note(self.system, job, self.pieces.streamed));
         if p.schedule == Schedule::PipeDream {
             notes.push(format!(
                 "pipedream is asynchronous: an update follows every micro-batch of {}, with gradients on weights that are {} \
@@ -467,7 +469,8 @@ impl Builder<'_> {
                 let [forward, backward] = [0, 1].map(|pass| of_level(&comm.context.by_level[pass], at) as f64);
                 let attended = layers * (forward * (1.0 + attended_again) + backward);
                 // Of the embedding's output, and of the gradient of what the logits read.
-                let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at)
+                let ends = job.micro_batches()
+                    * (2 * of_level(&comm.single_by_level, at) + of_level(&comm.logits_by_level, at))
                     + received * of_level(&comm.received_by_level, at);
                 let sharded = of_level(streams, at);
                 let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);

@@ -27,7 +27,7 @@ pub fn map_files(chip: &Chip, map: &Map) -> Result<Vec<File>, WriteError> {
 }
 
 /// `name` with everything that a file system or a shell might stumble over replaced by `-`.
-fn file_name(name: &str) -> String {
+pub(super) fn file_name(name: &str) -> String {
     let mut safe = String::new();
     for c in name.chars().take(MOST_NAME) {
         let keeps = c.is_ascii_alphanumeric() || c == '_';

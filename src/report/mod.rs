@@ -29,6 +29,7 @@ mod side;
 mod stream;
 mod table;
 mod text_table;
+mod tile_map;
 mod trace;
 mod uncertainty;
 mod validation;
@@ -37,7 +38,7 @@ mod waterfall;
 mod write;
 
 pub use self::chart::{
-    Chart, ChartError, Curve, CurveChart, Facet, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot,
+    Chart, ChartError, Curve, CurveChart, Facet, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, TileChart,
     TimelineChart, TornadoChart, TornadoRow, WaterfallChart,
 };
 pub(crate) use self::chart::{name_in_words, value_label};
@@ -63,6 +64,7 @@ pub use self::serving_setup::ServingSetup;
 pub use self::side::Side;
 pub use self::stream::StreamReport;
 pub use self::table::{table, table_of};
+pub use self::tile_map::{tile_map_files, tile_map_json, tile_map_table};
 pub use self::trace::trace_json;
 pub use self::uncertainty::uncertainty_table;
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};

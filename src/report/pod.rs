@@ -10,7 +10,7 @@ use super::describe::counted;
 use super::human::{bytes, percent, si};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Job, Stack, StepTime, System, TrainingStep};
+use crate::pod::{Job, Stack, StackKind, StepTime, System, TrainingStep};
 
 /// Version of the object's shape.
 pub(super) const SCHEMA: u32 = 1;
@@ -92,6 +92,9 @@ pub(super) struct ParallelEntry {
     optimizer: &'static str,
     gradient_format: String,
     order: &'static str,
+    /// Of chips of tiles: tensor ranks that share columns, tiles that only stream (0: as the chip's file says).
+    tp2: u64,
+    io_tiles: u64,
     /// What else a step is: the software, sequences of a step and of a micro-batch, tokens of a sequence.
     stack: &'static str,
     batch: u64,
@@ -109,7 +112,7 @@ impl ParallelEntry {
             cp: p.cp,
             ep: 1,
             sp: u64::from(p.sp),
-            schedule: p.schedule.name(),
+            schedule: p.schedule_name(),
             recompute: p.recompute.name(),
             zero: p.zero,
             prefetch: p.prefetch,
@@ -117,6 +120,8 @@ impl ParallelEntry {
             optimizer: p.optimizer.name(),
             gradient_format: p.gradients.name(),
             order: p.order_name(),
+            tp2: p.tiled.tp2,
+            io_tiles: p.tiled.io_tiles,
             stack: stack.kind.name(),
             batch: job.batch,
             micro_batch: job.micro_batch,
@@ -207,12 +212,12 @@ impl PodReport<'_> {
             job.model,
             p.chips(),
             self.system.name,
-            p.tp,
+            if p.tiled.tp2 > 1 { format!("{} x {}", p.tp1(), p.tiled.tp2) } else { p.tp.to_string() },
             p.pp,
             p.dp,
             if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() },
             if p.sp { ", sequence parallel" } else { "" },
-            p.schedule.name(),
+            p.schedule_name(),
             p.recompute.name(),
             p.zero,
             if p.offload { ", optimiser's state on the host" } else { "" }
@@ -237,6 +242,8 @@ impl PodReport<'_> {
         );
         let mut table = new_table(vec![format!("stage {}", step.critical), "time".to_owned(), "share".to_owned()]);
         for (_, name, seconds) in parts(&step.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
+            let on_tiles = self.stack.kind == StackKind::Popart && name == "waiting for the host";
+            let name = if on_tiles { "waiting for what is streamed" } else { name };
             table.add_row(vec![name.to_owned(), si(seconds, "s"), percent(seconds / step.step_s)]);
         }
         let _ = write!(text, "{}\n\n", table.trim_fmt());

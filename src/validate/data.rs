@@ -39,8 +39,10 @@ const KINDS: [(&str, &[&str]); 8] = [
     (serving::SERVING, &["sockets", "model", "input_tokens", "output_tokens", "batch"]),
 ];
 /// Of these, a measured rate that follows from the other columns is not read.
-const OPTIONAL: [&str; 11] = [
+const OPTIONAL: [&str; 13] = [
     "round",
+    "memory_share",
+    "score_dropout",
     "stage_layers",
     "predicted_tokens",
     "dtype",

@@ -8,7 +8,8 @@ use super::run::{SetPart, SetRow};
 use crate::diagnostics::Diagnostic;
 use crate::model::{Architecture, Position, preset};
 use crate::pod::{
-    Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Recompute, StackKind, System, plan, step,
+    Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Recompute, StackKind, StageBlocks, System, Tiled,
+    plan, step,
 };
 use crate::units::Dtype;
 
@@ -71,14 +72,21 @@ fn pretraining(line: &Line, system: &System) -> Result<(String, f64), Diagnostic
     let model = line.text("model");
     let (architecture, _) = preset(model).map_err(|error| line.error("model", model, error.title()))?;
     let (tp, pp, dp) = (count("tp")?, count("pp")?, count("dp")?);
-    let parallel =
-        Parallel { tp, pp, dp, recompute: Recompute::Full, zero: 1, stages_adjacent: true, ..Parallel::default() };
+    let mut tiled = Tiled::default();
+    for (column, expected) in [("memory_share", "a share from 0.01 to 1"), ("score_dropout", "0 or 1")] {
+        let found = line.text(column);
+        if !found.is_empty() && !tiled.read(column, found) {
+            return Err(line.error(column, found, expected));
+        }
+    }
+    let (recompute, zero) = (Recompute::Full, 1);
+    let parallel = Parallel { tp, pp, dp, recompute, zero, stages_adjacent: true, tiled, ..Parallel::default() };
     let micro_batch = count("micro_batch")?;
     let number = |word: &str| {
-        let layers = word.parse::<f64>().ok().filter(|layers| layers.is_finite());
-        layers.ok_or_else(|| line.error("stage_layers", word, "counts of layers, a space between them"))
+        let expected = "counts of layers, or of attention blocks + feed-forward blocks, a space between them";
+        StageBlocks::read(word).ok_or_else(|| line.error("stage_layers", word, expected))
     };
-    let list = line.text("stage_layers").split_whitespace().map(number).collect::<Result<Arc<[f64]>, _>>()?;
+    let list = line.text("stage_layers").split_whitespace().map(number).collect::<Result<Arc<[StageBlocks]>, _>>()?;
     let job = Job {
         model: model.to_owned(),
         architecture,

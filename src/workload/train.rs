@@ -71,7 +71,9 @@ pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<()
         again: BTreeMap::new(),
         list: Vec::new(),
         place: (None, 1),
+        entering: Vec::new(),
     };
+    backward.entering(&forward);
     backward.seeds(&forward);
     let mut at = forward.len();
     while at > 0 {
@@ -89,6 +91,7 @@ pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<()
         backward.flush();
         at = start;
     }
+    backward.leave();
     let weights: Vec<(TensorId, TensorId)> = backward.weights();
     let Backward { graph, .. } = backward;
     for &(weight, gradient) in &weights {
@@ -126,6 +129,8 @@ struct Backward<'g> {
     list: Vec<Pending>,
     /// Block and repetitions of the operators under way.
     place: (Option<usize>, u64),
+    /// What enters a block: the repetition before, or the chip before, wants its gradient.
+    entering: Vec<TensorId>,
 }
 
 impl Backward<'_> {
@@ -137,6 +142,43 @@ impl Backward<'_> {
             if operator.kind != OperatorKind::CrossEntropy && self.graph.tensors[output].role == TensorRole::Output {
                 let gradient = self.like(output, format!("d_{}", self.graph.tensors[output].name), TensorRole::Input);
                 self.gradients.insert(output, gradient);
+            }
+        }
+    }
+
+    /// Finds what enters blocks: inputs of the shape of what their last operator makes.
+    fn entering(&mut self, forward: &[OperatorId]) {
+        let operators = forward.iter().map(|&op| &self.graph.operators[op]).filter(|operator| operator.block.is_some());
+        let mut last = BTreeMap::new();
+        for operator in operators.clone() {
+            last.insert(operator.block, operator.output);
+        }
+        let shape = |t: TensorId| {
+            let tensor = &self.graph.tensors[t];
+            (tensor.rows, tensor.columns, tensor.dtype)
+        };
+        for operator in operators {
+            for &input in &operator.inputs {
+                let of = &self.graph.tensors[input];
+                let enters = of.role == TensorRole::Input
+                    && of.view.is_none()
+                    && operator.indices != Some(input)
+                    && last.get(&operator.block).is_some_and(|&made| shape(made) == shape(input));
+                if enters && !self.entering.contains(&input) {
+                    self.entering.push(input);
+                }
+            }
+        }
+    }
+
+    /// Gradients of what enters blocks leave the graph, unless they came into it.
+    fn leave(&mut self) {
+        for &input in &self.entering {
+            if let Some(&gradient) = self.gradients.get(&input) {
+                let tensor = &mut self.graph.tensors[gradient];
+                if tensor.role == TensorRole::Intermediate {
+                    tensor.role = TensorRole::Output;
+                }
             }
         }
     }
@@ -168,7 +210,7 @@ impl Backward<'_> {
 
     /// Whether anything wants the gradient of a tensor.
     fn wants(&self, tensor: TensorId) -> bool {
-        self.graph.tensors[tensor].role != TensorRole::Input
+        self.graph.tensors[tensor].role != TensorRole::Input || self.entering.contains(&tensor)
     }
 
     /// Takes in a contribution to the gradient of `tensor`: that of operator `from`, made by `kind` from `inputs`.

@@ -55,7 +55,7 @@ const MODULES: [(&str, &[&str]); 30] = [
             "bsp",
         ],
     ),
-    ("map", &["index", "arch", "workload", "program", "cost", "outcome"]),
+    ("map", &["diagnostics", "index", "mode", "arch", "workload", "program", "cost", "outcome", "bsp"]),
     (
         "validate",
         &[

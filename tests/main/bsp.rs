@@ -67,7 +67,7 @@ fn a_sparse_weight_is_worth_something_and_the_dynamic_kernel_less() {
 #[test]
 fn what_has_no_meaning_is_refused_by_name() {
     for arguments in [
-        "map --arch bow --workload relu",
+        "map --arch bow --workload relu --fidelity cycle",
         "run --arch bow --workload relu --mode fused --fidelity cycle",
         "explain --arch bow --workload relu --mapping vendor",
         "verify --arch bow --workload tiny-mlp --mapping vendor",
@@ -138,6 +138,61 @@ fn a_layer_that_is_larger_than_the_tiles_streams_every_weight_once() {
         }
         before = Some(time);
     }
+}
+
+#[test]
+fn weights_of_a_subgraph_come_together_and_once() {
+    let run = |operators: u64, more: &str| {
+        let sets = "--set workload.dims.tokens=1024 --set workload.dims.batch=1 --set workload.dims.layers=48 \
+                    --set workload.training.activations=recomputed --set arch.tile.io_tiles=32";
+        let run = json(&format!(
+            "run --arch bow --workload gpt2-xl-training --mode fused {sets} --set arch.planner.subgraph_operators={operators}{more}"
+        ));
+        let run = &run["runs"][0];
+        let most = run["sections"].as_array().expect("sections").iter().filter_map(|of| of["sram_peak_bytes"].as_u64());
+        (run["traffic"]["off_chip_read_bytes"].as_u64().expect("bytes"), most.max().expect("sections"))
+    };
+    let ((alone, least), (together, most)) = (run(1, ""), run(32, ""));
+    // The backward pass computes a layer again and then its gradients: many of its weights come once in place of twice.
+    assert!((together as f64) < 0.98 * alone as f64, "{together} and {alone}");
+    // All of them take memory together.
+    assert!(most > least, "{most} and {least}");
+}
+
+#[test]
+fn maps_show_all_tiles_of_a_step() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().display().to_string();
+    let map = json(&format!("map --arch bow --workload gpt13b-mlp-sparse --out {out}"));
+    assert_eq!(map["arch"]["tiles"], 1472);
+    for operator in map["operators"].as_array().expect("operators") {
+        for step in operator["steps"].as_array().expect("steps") {
+            for of in ["cycles_by_tile", "bytes_by_tile"] {
+                let tiles: u64 = step[of].as_array().expect("runs").iter().filter_map(|run| run[1].as_u64()).sum();
+                assert_eq!(tiles, 1472, "{}", step["name"]);
+            }
+            let busiest =
+                step["cycles_by_tile"].as_array().expect("runs").iter().filter_map(|run| run[0].as_u64()).max();
+            assert!(busiest <= step["cycles"].as_u64(), "{step}");
+        }
+    }
+    // Tiles differ as the mask does.
+    let multiply = &map["operators"][0]["steps"][0];
+    assert!(multiply["cycles_by_tile"].as_array().expect("runs").len() > 10);
+    assert!(multiply["balance"].as_f64() < Some(1.0) && multiply["balance"].as_f64() > Some(0.5));
+    let mut files: Vec<String> = std::fs::read_dir(directory.path())
+        .expect("files")
+        .map(|file| file.expect("a file").file_name().to_string_lossy().into_owned())
+        .collect();
+    files.sort();
+    let pictures = files.iter().filter(|name| name.contains(".png")).count();
+    assert!(files.contains(&"map.json".to_owned()) && pictures == 2, "{files:?}");
+    let text = rdusim("map --arch bow --workload tiny-mlp --mode kbk");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("take layout") && text.contains("tile memory"), "{text}");
+    assert!(refused("map --arch bow --workload tiny-mlp --step nothing").contains("no operator or step"));
+    assert!(refused("map --arch sn10 --workload tiny-mlp --step up").contains("`--step` is for chips of tiles"));
+    assert!(refused("map --arch bow --workload tiny-mlp --save-config x.toml").contains("is for RDUs"));
 }
 
 #[test]

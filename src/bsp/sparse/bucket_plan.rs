@@ -4,9 +4,11 @@
 //! exchanged, every tile multiplies what belongs to its part, buckets with blocks of other parts are propagated, partial sums
 //! of the splits of the depth are exchanged all to all and summed.
 
+use std::sync::Arc;
+
 use super::super::amp;
 use super::super::gemm::splits;
-use super::super::step::{Superstep, most_temporary, parts_of};
+use super::super::step::{Superstep, TileLoad, most_temporary, parts_of};
 use super::buckets::{Spread, parts, spread};
 use super::on_tile::{BucketWork, dynamic_blocks, dynamic_elements, zeroing};
 use super::{Kernel, SparsePlan, SparseProduct};
@@ -42,7 +44,6 @@ pub fn dynamic_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePla
     let steps = planner.steps(&grid, &load);
     Some(SparsePlan {
         cycles: parts_of(chip, &steps).total(),
-        steps,
         tiles: grid.rows * grid.depth * grid.columns,
         shape: format!(
             "dynamic sparse, blocks of {0} x {0}: {1} x {2} parts x {3} splits of the dense columns, {4} propagation steps",
@@ -50,8 +51,14 @@ pub fn dynamic_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePla
         ),
         imbalance: load.blocks / load.mean_blocks.max(1e-9),
         propagation_steps: load.spread.steps,
+        loads: planner.tile_loads(&grid, &load, &steps),
+        loads_of: MULTIPLY,
+        steps,
     })
 }
+
+/// The step that multiplies.
+const MULTIPLY: &str = "distribute and multiply";
 
 /// The plan part by part, as far as numbers need it.
 #[derive(Debug, Clone, Copy)]
@@ -215,7 +222,7 @@ impl Dynamic<'_> {
         };
         let vertex = self.vertex(&work);
         let received = dense_in + buckets_in;
-        let mut multiply = Superstep::compute(chip, "distribute and multiply", vertex, tiles);
+        let mut multiply = Superstep::compute(chip, MULTIPLY, vertex, tiles);
         multiply.mean_cycles *= load.mean_blocks / load.blocks.max(1.0);
         let mut multiply = multiply.receives(chip, received, received * tiles as f64);
         multiply.wire_cycles = dense_in / (rate * bus(grid.rows)) + buckets_in / of_buckets;
@@ -245,6 +252,18 @@ impl Dynamic<'_> {
             steps.push(Superstep::compute(chip, "cast", amp::cast_cycles(chip, sums), tiles).holds(sum_bytes));
         }
         steps
+    }
+
+    /// What every tile does and holds while it multiplies: of a part with fewer blocks, less.
+    fn tile_loads(&self, grid: &Grid, load: &Load, steps: &[Superstep]) -> Arc<[TileLoad]> {
+        let Some(multiply) = steps.first() else { return Arc::default() };
+        let counted = parts(self.product.blocks, grid.rows, grid.depth);
+        let of = |&blocks: &u64| {
+            let share = blocks as f64 / load.blocks.max(1.0);
+            let tile = TileLoad { cycles: multiply.busiest_cycles * share, bytes: multiply.temporary_bytes };
+            std::iter::repeat_n(tile, grid.columns as usize)
+        };
+        counted.blocks.iter().flat_map(of).collect()
     }
 
     fn vertex(&self, work: &BucketWork) -> f64 {

@@ -11,7 +11,9 @@ mod on_tile;
 mod sampled;
 mod static_plan;
 
-use super::step::Superstep;
+use std::sync::Arc;
+
+use super::step::{Superstep, TileLoad};
 use crate::arch::Bsp;
 use crate::units::Dtype;
 
@@ -49,6 +51,10 @@ pub struct SparsePlan {
     pub imbalance: f64,
     /// Steps in which what did not fit its bucket was passed on.
     pub propagation_steps: u64,
+    /// What each tile does and holds in the step that multiplies.
+    pub loads: Arc<[TileLoad]>,
+    /// The name of that step.
+    pub loads_of: &'static str,
 }
 
 /// What a vertex of a kernel is told beside its blocks.

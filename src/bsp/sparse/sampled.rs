@@ -4,6 +4,8 @@
 //! blocks need, which runs of one row share. The units work on a block as on a small dense product; the library's own vertex for
 //! it is not followed (assumed). A search on an even pattern finds the splits; the plan is counted on the real one.
 
+use std::sync::Arc;
+
 use super::super::amp::{self, Amp, CHANNELS};
 use super::super::gemm::splits;
 use super::super::step::{Superstep, most_temporary, parts_of};
@@ -67,6 +69,8 @@ pub fn sampled_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePla
         ),
         imbalance: load.blocks / load.mean_blocks.max(1e-9),
         propagation_steps: 0,
+        loads: Arc::default(),
+        loads_of: "",
     })
 }
 

@@ -4,8 +4,10 @@
 //! consecutive blocks, row by row, so that every tile of a band has as many. The search counts on an even pattern, as the
 //! library's does; the plan that it finds is then counted block by block on the real one.
 
+use std::sync::Arc;
+
 use super::super::amp;
-use super::super::step::{Superstep, most_temporary, parts_of};
+use super::super::step::{Superstep, TileLoad, most_temporary, parts_of};
 use super::on_tile::{STATIC_ELEMENTS, static_blocks, static_elements_row, zeroing};
 use super::{Kernel, SparsePlan, SparseProduct};
 use crate::arch::Bsp;
@@ -26,7 +28,7 @@ struct Choice {
 }
 
 /// What the busiest tile has to do, exactly or on average.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Load {
     rows: f64,
     blocks: f64,
@@ -40,6 +42,8 @@ struct Load {
     mean_vertex: f64,
     tiles: u64,
     mean_blocks: f64,
+    /// Every tile of one split: cycles of its vertex, its blocks, rows and needed columns.
+    of_tiles: Vec<[f64; 4]>,
 }
 
 /// The fastest plan that fits, or the one that needs the least memory; `None` if nothing is stored.
@@ -59,6 +63,8 @@ pub fn static_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePlan
         ),
         imbalance: load.blocks / load.mean_blocks.max(1e-9),
         propagation_steps: 0,
+        loads: planner.tile_loads(&choice, &load),
+        loads_of: "multiply",
     })
 }
 
@@ -235,6 +241,7 @@ impl Static<'_> {
             let mut close = |tile: &mut TileBlocks, stamp: &mut u32| {
                 let vertex = self.vertex_of(choice, tile);
                 load.tiles += 1;
+                load.of_tiles.push([vertex, tile.blocks as f64, tile.rows.len() as f64, tile.columns as f64]);
                 all_blocks += tile.blocks;
                 all_vertices += vertex;
                 load.vertex = load.vertex.max(vertex);
@@ -296,6 +303,17 @@ impl Static<'_> {
             }
         }
         slowest.max(worker) * threads
+    }
+
+    /// What every tile does and holds while it multiplies, split by split.
+    fn tile_loads(&self, choice: &Choice, load: &Load) -> Arc<[TileLoad]> {
+        let (block, columns) = (self.product.blocks.side as f64, self.columns(choice) as f64);
+        let bytes = self.product.dtype.bytes() as f64;
+        let of = |[cycles, blocks, rows, needed]: [f64; 4]| TileLoad {
+            cycles,
+            bytes: (needed * block * columns + blocks * block * block + rows * block * columns) * bytes,
+        };
+        (0..choice.splits).flat_map(|_| load.of_tiles.iter().copied().map(of)).collect()
     }
 
     fn steps(&self, choice: &Choice, load: &Load) -> Vec<Superstep> {

@@ -212,7 +212,7 @@ impl<'s> Bounds<'s> {
             let pass = |seconds: f64| Pass { compute: seconds.max(0.0), ..Pass::default() };
             PieceTime { forward: pass(forward), backward: pass(2.0 * forward + again), ..PieceTime::default() }
         };
-        Pieces { layers: of(products, again), embedding: PieceTime::default(), logits: of(logits, 0.0), received: 0.0 }
+        Pieces { layers: of(products, again), logits: of(logits, 0.0), ..Pieces::default() }
     }
 
     /// No step of the candidate takes fewer seconds.
