@@ -105,19 +105,6 @@ fn of_arrays(chip: &Systolic) -> Result<Vec<Addition>, Diagnostic> {
     let mut list = vec![
         addition("compute", format!("more arrays ({} to {more})", array.count), vec![set(&["array", "count"], more)?]),
         addition(
-            "compute",
-            format!(
-                "arrays of half the rows and columns, four times as many ({} x {})",
-                array.rows / 2,
-                array.columns / 2
-            ),
-            vec![
-                set(&["array", "rows"], (array.rows / 2).max(1))?,
-                set(&["array", "columns"], (array.columns / 2).max(1))?,
-                set(&["array", "count"], array.count * 4)?,
-            ],
-        ),
-        addition(
             "vector",
             format!("twice the vector lanes ({} to {})", chip.vector_lanes, chip.vector_lanes * 2),
             vec![set(&["vector", "lanes"], chip.vector_lanes * 2)?],
