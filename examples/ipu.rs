@@ -28,7 +28,9 @@ fn chip(name: &str, sets: &[&str]) -> Outcome<Bsp> {
     let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     match arch::open(Path::new(name), &sets)? {
         AnyChip::Bsp(bsp) => Ok(*bsp),
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) => Err(format!("{name} is no chip of tiles").into()),
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
+            Err(format!("{name} is no chip of tiles").into())
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use rdusim::model::{Architecture, ExpertLoad, Options, Part, Phase, Recompute, S
 use rdusim::outcome::{Fidelity, Outcome};
 use rdusim::report::{Curve, CurveChart, File, write};
 use rdusim::workload::{self, Workload};
-use rdusim::{bsp, gpu};
+use rdusim::{bsp, gpu, systolic, wafer};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -121,6 +121,8 @@ fn run(chip: &AnyChip, workload: &Workload) -> Result<Outcome> {
     let outcome = match chip {
         AnyChip::Bsp(chip) => bsp::run(chip, workload, &[Mode::Fused])?.remove(0),
         AnyChip::Gpu(chip) => gpu::run(chip, workload, &[Mode::Fused])?.remove(0),
+        AnyChip::Systolic(chip) => systolic::run(chip, workload, &[Mode::Fused])?.remove(0),
+        AnyChip::Wafer(chip) => wafer::run(chip, workload, &[Mode::Fused])?.remove(0),
         AnyChip::Rdu(chip) => {
             let compiled = compile_measured(chip, workload, &[Mode::Fused])?;
             simulate_measured(chip, workload, &compiled[0], Fidelity::Event)

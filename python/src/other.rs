@@ -48,7 +48,7 @@ pub(crate) fn verify(py: Python<'_>, request: &str) -> PyResult<(String, String,
         let (sets, modes, options) = (request.sets()?, request.modes()?, request.options()?);
         let chip = match arch::take(&request.arch.given(), &sets)? {
             AnyChip::Rdu(chip) => chip.under(options.quality)?,
-            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_)) => {
+            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
                 let title = format!("`verify` needs an RDU: {} has no configurations", other.device().name());
                 return Err(Diagnostic::new(title).with_help("`run` and `compare` take other chips").into());
             }

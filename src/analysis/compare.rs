@@ -10,7 +10,7 @@ use crate::program::divided_over_tiers;
 use crate::report::{Document, File, Layout, Made, Page, Side};
 use crate::study::uncertainty::{self, Draws};
 use crate::workload::Workload;
-use crate::{bsp, gpu};
+use crate::{bsp, gpu, systolic, wafer};
 
 use super::execute::{Execution, Source, Stage, execute};
 use super::failure::Failure;
@@ -71,6 +71,16 @@ impl Ran {
                 let outcomes = bsp::run(&bsp, workload, modes)?;
                 ended(Stage::Simulated);
                 Self { chip: AnyChip::Bsp(bsp), divided: None, configurations: Vec::new(), outcomes }
+            }
+            AnyChip::Systolic(systolic) => {
+                let outcomes = systolic::run(&systolic, workload, modes)?;
+                ended(Stage::Simulated);
+                Self { chip: AnyChip::Systolic(systolic), divided: None, configurations: Vec::new(), outcomes }
+            }
+            AnyChip::Wafer(wafer) => {
+                let outcomes = wafer::run(&wafer, workload, modes)?;
+                ended(Stage::Simulated);
+                Self { chip: AnyChip::Wafer(wafer), divided: None, configurations: Vec::new(), outcomes }
             }
         };
         Ok(ran)
@@ -158,7 +168,7 @@ pub fn add_ranges(
                 };
                 uncertainty::of_rdu(draws, own, ran.graph(workload), &ran.configurations, options.fidelity, &chip)
             }
-            AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
+            AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
                 uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
                     let sets: Vec<&Override> = sets.iter().collect();
                     template.any(&sets)

@@ -72,7 +72,7 @@ impl ProofInputs<'_> {
     fn read(&self) -> Result<(Chip, Workload), Diagnostic> {
         let chip = match arch::take(self.arch, self.sets)? {
             AnyChip::Rdu(chip) => chip.under(self.quality)?,
-            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_)) => {
+            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
                 let title =
                     format!("a proof needs an RDU: {} has no grid to map operators onto", other.device().name());
                 return Err(Diagnostic::new(title).with_help("`run`, `compare` and `check` take other chips"));

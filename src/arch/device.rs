@@ -1,6 +1,6 @@
 //! What every chip can be asked, whatever its kind: reports need no more.
 
-use super::{Bsp, Chip, Gpu, Tier, TierId, Vendor};
+use super::{Bsp, Chip, Gpu, Systolic, Tier, TierId, Vendor, Wafer};
 use crate::index::IndexVec;
 use crate::units::Dtype;
 
@@ -13,6 +13,10 @@ pub enum AnyChip {
     Gpu(Box<Gpu>),
     /// Tiles in supersteps.
     Bsp(Box<Bsp>),
+    /// Systolic arrays.
+    Systolic(Box<Systolic>),
+    /// Cores of a wafer.
+    Wafer(Box<Wafer>),
 }
 
 impl AnyChip {
@@ -22,6 +26,8 @@ impl AnyChip {
             Self::Rdu(chip) => &**chip,
             Self::Gpu(gpu) => &**gpu,
             Self::Bsp(bsp) => &**bsp,
+            Self::Systolic(systolic) => &**systolic,
+            Self::Wafer(wafer) => &**wafer,
         }
     }
 }
@@ -41,7 +47,7 @@ pub struct UnitNames {
 pub trait Device {
     /// Name for people.
     fn name(&self) -> &str;
-    /// `rdu`, `gpu` or `bsp`.
+    /// `rdu`, `gpu`, `bsp`, `systolic` or `wafer`.
     fn kind(&self) -> &'static str;
     /// Clock in hertz.
     fn clock_hz(&self) -> u64;
@@ -220,5 +226,103 @@ impl Device for Bsp {
     }
     fn energy_scope(&self) -> &'static str {
         "MACs, tile memory, the exchange and off-chip memory"
+    }
+}
+
+impl Device for Systolic {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn kind(&self) -> &'static str {
+        "systolic"
+    }
+    fn clock_hz(&self) -> u64 {
+        self.clock_hz
+    }
+    fn unit_names(&self) -> UnitNames {
+        UnitNames { compute: "arrays", memory: None, sram: "buffer" }
+    }
+    fn compute_units(&self) -> u64 {
+        self.array.count
+    }
+    fn memory_units(&self) -> u64 {
+        0
+    }
+    fn sram_bytes(&self) -> u64 {
+        self.buffer.capacity_bytes
+    }
+    fn dtypes(&self) -> Vec<Dtype> {
+        self.array.cell_macs.keys().copied().collect()
+    }
+    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
+        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
+    }
+    fn tiers(&self) -> &IndexVec<TierId, Tier> {
+        &self.memory
+    }
+    fn limits(&self) -> Option<&Vendor> {
+        None
+    }
+    fn assumed(&self) -> &[String] {
+        &self.assumed
+    }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
+    fn area(&self) -> Option<(f64, &'static str)> {
+        self.die_mm2.map(|mm2| (mm2, "the whole die"))
+    }
+    fn energy_scope(&self) -> &'static str {
+        "MACs, the buffer and off-chip memory, not vector units"
+    }
+}
+
+impl Device for Wafer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn kind(&self) -> &'static str {
+        "wafer"
+    }
+    fn clock_hz(&self) -> u64 {
+        self.clock_hz
+    }
+    fn unit_names(&self) -> UnitNames {
+        UnitNames { compute: "cores", memory: Some("core memories"), sram: "SRAM" }
+    }
+    fn compute_units(&self) -> u64 {
+        self.core.count
+    }
+    fn memory_units(&self) -> u64 {
+        self.core.count
+    }
+    fn sram_bytes(&self) -> u64 {
+        self.core.count * self.core.sram_bytes
+    }
+    fn dtypes(&self) -> Vec<Dtype> {
+        self.core.macs.keys().copied().collect()
+    }
+    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
+        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
+    }
+    fn tiers(&self) -> &IndexVec<TierId, Tier> {
+        &self.memory
+    }
+    fn limits(&self) -> Option<&Vendor> {
+        None
+    }
+    fn assumed(&self) -> &[String] {
+        &self.assumed
+    }
+
+    fn text(&self) -> &str {
+        &self.text
+    }
+    fn area(&self) -> Option<(f64, &'static str)> {
+        self.die_mm2.map(|mm2| (mm2, "the whole wafer"))
+    }
+    fn energy_scope(&self) -> &'static str {
+        "MACs, core memories, links and what streams in and out"
     }
 }

@@ -18,6 +18,10 @@ pub(super) enum Kind {
     Gpu(Range<usize>),
     /// `"bsp"`, and where it says so.
     Bsp(Range<usize>),
+    /// `"systolic"`, and where it says so.
+    Systolic(Range<usize>),
+    /// `"wafer"`, and where it says so.
+    Wafer(Range<usize>),
 }
 
 #[derive(Deserialize)]
@@ -26,7 +30,7 @@ struct Head {
 }
 
 /// Tables that not every kind has, with the kinds that have them.
-const TABLES: [(&str, &[&str]); 20] = [
+const TABLES: [(&str, &[&str]); 26] = [
     ("sm", &["gpu"]),
     ("l2", &["gpu"]),
     ("gemm", &["gpu"]),
@@ -45,8 +49,14 @@ const TABLES: [(&str, &[&str]); 20] = [
     ("tile", &["bsp"]),
     ("exchange", &["bsp"]),
     ("links", &["bsp"]),
-    ("program", &["bsp"]),
+    ("program", &["bsp", "systolic", "wafer"]),
     ("planner", &["bsp"]),
+    ("array", &["systolic"]),
+    ("vector", &["systolic"]),
+    ("buffer", &["systolic"]),
+    ("core", &["wafer"]),
+    ("fabric", &["wafer"]),
+    ("stream", &["wafer"]),
 ];
 
 /// The kind of a file; refuses tables of another.
@@ -56,12 +66,16 @@ pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
         Some(word) if word.get_ref() == "system" => {
             let title = "this needs a chip: the file describes a system of chips";
             let help = "`pod`, `check` and `validate --data` take a system";
-            return Err(source.error(word.span(), title, "expected \"rdu\", \"gpu\" or \"bsp\"").with_help(help));
+            return Err(source
+                .error(word.span(), title, "expected \"rdu\", \"gpu\", \"bsp\", \"systolic\" or \"wafer\"")
+                .with_help(help));
         }
-        Some(word) => match source.keyword("kind", word, &["rdu", "gpu", "bsp"])? {
+        Some(word) => match source.keyword("kind", word, &["rdu", "gpu", "bsp", "systolic", "wafer"])? {
             0 => Kind::Rdu,
             1 => Kind::Gpu(word.span()),
-            _ => Kind::Bsp(word.span()),
+            2 => Kind::Bsp(word.span()),
+            3 => Kind::Systolic(word.span()),
+            _ => Kind::Wafer(word.span()),
         },
         None => Kind::Rdu,
     };
@@ -69,6 +83,8 @@ pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
         Kind::Rdu => "rdu",
         Kind::Gpu(_) => "gpu",
         Kind::Bsp(_) => "bsp",
+        Kind::Systolic(_) => "systolic",
+        Kind::Wafer(_) => "wafer",
     };
     let keys: IndexMap<Spanned<String>, IgnoredAny> = source.read()?;
     let owners =
@@ -79,7 +95,7 @@ pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
     let other = kinds.iter().map(|kind| format!("{kind:?}")).collect::<Vec<_>>().join(" or ");
     let title = format!("`{}` belongs to a file with kind = {other}, this one has kind = {name:?}", key.get_ref());
     let help = format!(
-        "remove `{}`, or write a file of the other kind (docs/arch-format.md, docs/gpu.md, docs/ipu.md)",
+        "remove `{}`, or write a file of the other kind (docs/arch-format.md, docs/gpu.md, docs/ipu.md, docs/systolic.md, docs/wafer.md)",
         key.get_ref()
     );
     Err(source.error(key.span(), title, "of another kind of chip").with_help(help))

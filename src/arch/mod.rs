@@ -19,9 +19,13 @@ mod memory_tiers;
 mod penalties;
 mod shape;
 mod spec;
+mod systolic;
+mod systolic_spec;
 #[cfg(test)]
 mod tests;
 mod vendor;
+mod wafer;
+mod wafer_spec;
 
 use std::path::Path;
 
@@ -39,7 +43,9 @@ pub use marks::{Assumption, Assumptions, Number, Sources, UncertainField, assump
 pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};
 pub use penalties::{BankCycles, Penalties};
 pub use shape::Shapes;
+pub use systolic::{Arrays, Dataflow, Systolic, SystolicEnergy, UnifiedBuffer};
 pub use vendor::{LargeTensors, Quality, Vendor};
+pub use wafer::{Wafer, WaferCore, WaferEnergy, WaferFabric};
 
 #[cfg(test)]
 pub(crate) use check::FUNCTIONS;
@@ -76,6 +82,8 @@ fn any(source: &Source) -> Result<AnyChip, Diagnostic> {
         Kind::Rdu => resolve(source).map(|chip| AnyChip::Rdu(Box::new(chip))),
         Kind::Gpu(_) => gpu(source).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
         Kind::Bsp(_) => bsp(source).map(|bsp| AnyChip::Bsp(Box::new(bsp))),
+        Kind::Systolic(_) => systolic(source).map(|systolic| AnyChip::Systolic(Box::new(systolic))),
+        Kind::Wafer(_) => wafer(source).map(|wafer| AnyChip::Wafer(Box::new(wafer))),
     }
 }
 
@@ -97,6 +105,16 @@ fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
             let help = "`run`, `compare`, `check`, `explain` and `sweep` take a chip of kind \"bsp\"";
             return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
         }
+        Kind::Systolic(span) => {
+            let title = "this needs an RDU: the file describes a chip of kind \"systolic\", which runs operators one after the other";
+            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a chip of kind \"systolic\"";
+            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
+        }
+        Kind::Wafer(span) => {
+            let title = "this needs an RDU: the file describes a chip of kind \"wafer\", over which weights stream";
+            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a chip of kind \"wafer\"";
+            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
+        }
     }
     let spec: spec::ChipSpec = source.read()?;
     let chip = check::chip(source, &spec)?;
@@ -116,6 +134,20 @@ fn bsp(source: &Source) -> Result<Bsp, Diagnostic> {
     let bsp = bsp_spec::bsp(source, &spec)?;
     marks::check_ranges(source, spec.ranges.as_ref())?;
     Ok(Bsp { assumed: marks::assumed(source.text()).into(), text: source.text().into(), ..bsp })
+}
+
+fn systolic(source: &Source) -> Result<Systolic, Diagnostic> {
+    let spec: systolic_spec::SystolicSpec = source.read()?;
+    let systolic = systolic_spec::systolic(source, &spec)?;
+    marks::check_ranges(source, spec.ranges.as_ref())?;
+    Ok(Systolic { assumed: marks::assumed(source.text()).into(), text: source.text().into(), ..systolic })
+}
+
+fn wafer(source: &Source) -> Result<Wafer, Diagnostic> {
+    let spec: wafer_spec::WaferSpec = source.read()?;
+    let wafer = wafer_spec::wafer(source, &spec)?;
+    marks::check_ranges(source, spec.ranges.as_ref())?;
+    Ok(Wafer { assumed: marks::assumed(source.text()).into(), text: source.text().into(), ..wafer })
 }
 
 /// A chip file that is read many times with different overrides.

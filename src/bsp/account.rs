@@ -15,7 +15,7 @@ use crate::outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, HeldBy, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::units::Dtype;
-use crate::workload::{OperatorKind, TensorId, Workload, kernels_with_epilogues};
+use crate::workload::{TensorId, Workload, least_launches, stored_macs_by_type};
 
 /// The busiest tile works so much longer than the mean before imbalance is what bounds.
 const IMBALANCE: f64 = 1.5;
@@ -240,24 +240,10 @@ fn bound_by(parts: &Parts, mean: f64, (streamed, tier): (f64, &str), launch: f64
 
 /// What no plan can beat: the starts of the programs, and all stored MACs at the peak of all tiles.
 pub fn bound_cycles(chip: &Bsp, workload: &Workload, mode: Mode) -> u64 {
-    let mut macs: BTreeMap<Dtype, f64> = BTreeMap::new();
-    for (id, operator) in workload.operators.iter_enumerated().filter(|(_, op)| op.kind == OperatorKind::Gemm) {
-        let sum = macs.entry(workload.tensors[operator.inputs[0]].dtype).or_default();
-        *sum += workload.stored_macs(id) as f64 * operator.repeat as f64 / operator.every as f64;
-    }
     let peak = |dtype: Dtype| chip.macs_per_cycle(dtype).map_or(f64::INFINITY, |macs| macs as f64);
-    let compute: f64 = macs.iter().map(|(&dtype, macs)| macs / peak(dtype)).sum();
-    let start = |op: &crate::workload::OperatorId| {
-        let operator = &workload.operators[*op];
-        operator.repeat as f64 / operator.every as f64
-    };
-    let starts: f64 = match mode {
-        Mode::Kbk => workload.operators.ids().map(|op| start(&op)).sum(),
-        Mode::Epilogue => kernels_with_epilogues(workload).iter().filter_map(|kernel| kernel.first()).map(start).sum(),
-        Mode::Fused => 1.0,
-    };
+    let compute: f64 = stored_macs_by_type(workload).iter().map(|(&dtype, macs)| macs / peak(dtype)).sum();
     // What runs once in many steps may start no program in one.
-    let starts =
-        if mode == Mode::Fused && workload.operators.iter().all(|operator| operator.every > 1) { 0.0 } else { starts };
+    let is_rare = mode == Mode::Fused && workload.operators.iter().all(|operator| operator.every > 1);
+    let starts = if is_rare { 0.0 } else { least_launches(workload, mode) };
     (chip.cycles_of_us(chip.program_us) * starts + compute).floor() as u64
 }

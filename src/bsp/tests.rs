@@ -18,7 +18,9 @@ pub(super) fn chip(name: &str, sets: &[&str]) -> Bsp {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
     match arch::open(Path::new(name), &sets).unwrap() {
         AnyChip::Bsp(bsp) => *bsp,
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) => panic!("{name} is a chip of tiles"),
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
+            panic!("{name} is a chip of tiles")
+        }
     }
 }
 

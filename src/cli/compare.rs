@@ -51,6 +51,11 @@ fn execute_all(
             let told = format!("{} is a chip of kind \"bsp\", which is timed superstep by superstep", bsp.name);
             refuse_mapping_options(args, &told, "docs/ipu.md")?;
         }
+        chip @ (AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
+            let (name, kind) = (chip.device().name(), chip.device().kind());
+            let told = format!("{name} is a chip of kind {kind:?}, which is timed kernel by kernel");
+            refuse_mapping_options(args, &told, &format!("docs/{kind}.md"))?;
+        }
     }
     if let Some(path) = against {
         // `--set arch.` changes the chip of `--arch` alone.
@@ -130,7 +135,7 @@ fn run_on(args: &SharedArgs, chip: AnyChip, workload: &Workload, modes: &[Mode],
                 watch.tell("simulate");
                 tell_gaps(chip, ran.graph(workload), &ran.outcomes);
             }
-            AnyChip::Gpu(_) => tell_running("kernels", &watch),
+            AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => tell_running("kernels", &watch),
             AnyChip::Bsp(_) => tell_running("supersteps", &watch),
         }
     }

@@ -20,7 +20,9 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let chip = match arch::open(&args.arch, &sets)? {
         AnyChip::Bsp(bsp) => return of_tiles(args, &bsp, &sets),
         // Other kinds are refused by name.
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) => arch::load(&args.arch, &sets)?.under(args.mapping.into())?,
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
+            arch::load(&args.arch, &sets)?.under(args.mapping.into())?
+        }
     };
     refuse_step(args, &chip.name)?;
     let from = &args.configuration;

@@ -1,16 +1,14 @@
 //! From timed kernels to an outcome: traffic, energy, what bounds each, and what cannot be beaten.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::arch::{Gpu, Sharding};
-use crate::index::Id;
 use crate::mode::Mode;
 use crate::outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::units::{ByteSize, Dtype};
-use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, TensorRole, Workload, kernels_with_epilogues};
+use crate::workload::{Phase, TensorId, TensorRole, Workload, least_launches, least_moved_bytes, stored_macs_by_type};
 
 use super::kernel::{Kernel, Work};
 use super::sparse::Style;
@@ -216,50 +214,16 @@ fn communication(gpu: &Gpu, workload: &Workload) -> Option<SectionOutcome> {
 /// What no kernels can beat: a launch (kernel by kernel one an operator, with epilogues one a kernel), and all stored MACs at the tensor cores' peak
 /// or every input, stored weight and result moved once.
 fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
-    let mut macs: BTreeMap<Dtype, f64> = BTreeMap::new();
-    for (id, operator) in workload.operators.iter_enumerated().filter(|(_, op)| op.kind == OperatorKind::Gemm) {
-        let sum = macs.entry(workload.tensors[operator.inputs[0]].dtype).or_default();
-        *sum += workload.stored_macs(id) as f64 * operator.repeat as f64 / operator.every as f64;
-    }
     let sparse = workload.tensors.iter().any(|tensor| tensor.mask.is_some());
     let peak = |dtype: Dtype| {
         let dense = gpu.macs_per_cycle(dtype).map_or(f64::INFINITY, |macs| macs as f64);
         if sparse { dense * gpu.sm.sparse_2_4_speedup } else { dense }
     };
-    let compute: f64 = macs.iter().map(|(&dtype, macs)| macs / peak(dtype)).sum();
+    let compute: f64 = stored_macs_by_type(workload).iter().map(|(&dtype, macs)| macs / peak(dtype)).sum();
     let share = if gpu.cluster.sharding == Sharding::None { 1.0 } else { gpu.cluster.devices as f64 };
-    let mut moved = 0.0;
-    let mut touched = vec![None; workload.tensors.len()];
-    let mut made = vec![false; workload.tensors.len()];
-    // What runs once in many steps may move nothing in one.
-    for operator in workload.operators.iter().filter(|operator| operator.every == 1) {
-        for &tensor in operator.inputs.iter().chain([&operator.output]) {
-            let base = workload.base(tensor).index();
-            // The smallest view of it, and the part a device has, is what surely moves.
-            let part = if operator.phase == Phase::Update { share } else { 1.0 };
-            let bytes = workload.tensors[tensor].stored_bytes() as f64 / part;
-            touched[base] = Some(touched[base].map_or(bytes, |least: f64| least.min(bytes)));
-        }
-        made[workload.base(operator.output).index()] = true;
-    }
-    for (id, tensor) in workload.tensors.iter_enumerated() {
-        let Some(bytes) = touched[id.index()].filter(|_| tensor.view.is_none()) else { continue };
-        let repeat = if tensor.role == TensorRole::Weight { tensor.repeat } else { 1 };
-        if !made[id.index()] || matches!(tensor.role, TensorRole::Output) {
-            moved += bytes * repeat as f64;
-        }
-    }
+    let moved = least_moved_bytes(workload, share);
     let gap = gpu.cycles_of_us(gpu.launch.gap_us.min(gpu.launch.graph_gap_us));
-    let launch = |&op: &OperatorId| {
-        let operator = &workload.operators[op];
-        operator.repeat as f64 / operator.every as f64
-    };
-    let launches: f64 = match mode {
-        Mode::Kbk => workload.operators.ids().map(|op| launch(&op)).sum(),
-        Mode::Epilogue => kernels_with_epilogues(workload).iter().filter_map(|kernel| kernel.first()).map(launch).sum(),
-        Mode::Fused => 1.0,
-    };
-    (gap * launches + compute.max(moved / gpu.memory_bytes_per_cycle())).floor() as u64
+    (gap * least_launches(workload, mode) + compute.max(moved / gpu.memory_bytes_per_cycle())).floor() as u64
 }
 
 /// What a user should know of the run.

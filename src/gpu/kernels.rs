@@ -2,7 +2,7 @@
 
 use crate::arch::Fusion;
 use crate::index::Id;
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Uses, Workload, epilogue_of, runs_with};
+use crate::workload::{Moved, OperatorId, OperatorKind, Uses, Workload, epilogue_of, moved, runs_with};
 
 use super::attention_groups::{self, Group};
 use super::kernel::{Kernel, Work};
@@ -118,37 +118,18 @@ fn moves_rows(kind: OperatorKind) -> bool {
 
 /// Finds what every kernel reads and writes.
 fn touch(workload: &Workload, uses: &Uses, groups: &[Group], kernels: &mut [Kernel]) {
-    let mut kernel_of = vec![0; workload.operators.len()];
-    for (index, kernel) in kernels.iter().enumerate() {
-        kernel.operators.iter().for_each(|op| kernel_of[op.index()] = index);
-    }
     let mut inside = vec![false; workload.tensors.len()];
     groups.iter().flat_map(|group| &group.inside).for_each(|&t| inside[workload.base(t).index()] = true);
-    for (index, kernel) in kernels.iter_mut().enumerate() {
-        let add = |list: &mut Vec<TensorId>, tensor: TensorId| {
-            if !list.iter().any(|&known| workload.base(known) == workload.base(tensor)) {
-                list.push(tensor);
-            }
-        };
-        for &op in &kernel.operators {
-            let operator = &workload.operators[op];
-            for &input in &operator.inputs {
-                let own = uses.producer(workload, input).is_some_and(|p| kernel_of[p.index()] == index);
-                if !own && !inside[workload.base(input).index()] {
-                    add(&mut kernel.reads, input);
-                }
-            }
-            let outside = uses.consumers(workload, operator.output).iter().any(|c| kernel_of[c.index()] != index);
-            let wanted = workload.tensors[operator.output].role == TensorRole::Output;
-            let updates = uses.producer(workload, operator.output).is_none();
-            if (outside || wanted || updates) && !inside[workload.base(operator.output).index()] {
-                add(&mut kernel.writes, operator.output);
-            }
-        }
+    let lists: Vec<&[OperatorId]> = kernels.iter().map(|kernel| &kernel.operators[..]).collect();
+    let all = moved(workload, uses, &lists, &|tensor| inside[workload.base(tensor).index()]);
+    for (kernel, Moved { reads, writes }) in kernels.iter_mut().zip(all) {
+        (kernel.reads, kernel.writes) = (reads, writes);
         // The gradient makes the scores again from queries and keys.
         if let Work::AttentionGradient(scores) = kernel.work {
             for &input in &workload.operators[scores].inputs {
-                add(&mut kernel.reads, input);
+                if !kernel.reads.iter().any(|&known| workload.base(known) == workload.base(input)) {
+                    kernel.reads.push(input);
+                }
             }
         }
     }

@@ -131,11 +131,11 @@ pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorCom
 /// What the chip's simulation refuses.
 pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
     match &system.chip {
-        AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.parallel.cp > 1 => {
+        AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) if job.parallel.cp > 1 => {
             let title = format!("cp = {}: sequences are shared between GPUs only", job.parallel.cp);
             Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
         }
-        AnyChip::Bsp(_) | AnyChip::Rdu(_)
+        AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)
             if job.parallel.optimizer != Optimizer::Adam || job.parallel.gradients != Gradients::Bf16 =>
         {
             let title = "other optimisers than adam, and other gradients than bf16, are modelled on GPUs only";
@@ -157,6 +157,11 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
         }
         AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
         AnyChip::Rdu(chip) => on_rdu(chip, stack, job),
+        chip @ (AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
+            let (name, kind) = (chip.device().name(), chip.device().kind());
+            let title = format!("{name} is a chip of kind {kind:?}: systems of such chips are not modelled");
+            Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
+        }
     }
 }
 

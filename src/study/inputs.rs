@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::arch::{self, AnyChip, Bsp, Chip, Quality};
+use crate::arch::{self, AnyChip, Chip, Quality};
 use crate::bsp;
 use crate::compile::{Compiled, compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
@@ -16,6 +16,8 @@ use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::Configuration;
 use crate::sim::simulate;
+use crate::systolic;
+use crate::wafer;
 use crate::workload::{self, Workload};
 
 /// A chip file and a workload file with the overrides of a command or a study.
@@ -45,8 +47,8 @@ impl Inputs {
     ) -> Result<Self, Diagnostic> {
         let arch = arch::Template::take(arch, base)?;
         let has_tiles = match arch.any(&[])? {
-            AnyChip::Bsp(bsp) => {
-                refuse_vendor(&bsp, quality)?;
+            chip @ (AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
+                refuse_vendor(&chip, quality)?;
                 true
             }
             AnyChip::Rdu(_) | AnyChip::Gpu(_) => {
@@ -118,13 +120,14 @@ impl Inputs {
     }
 }
 
-/// A chip of tiles has no mapping that a vendor's stack would limit.
-fn refuse_vendor(bsp: &Bsp, quality: Quality) -> Result<(), Diagnostic> {
+/// A chip of tiles or arrays has no mapping that a vendor's stack would limit.
+fn refuse_vendor(chip: &AnyChip, quality: Quality) -> Result<(), Diagnostic> {
     if quality == Quality::Ideal {
         return Ok(());
     }
-    let title = format!("`--mapping {}` is for RDUs: {} is a chip of kind \"bsp\"", quality.name(), bsp.name);
-    Err(Diagnostic::new(title).with_help("leave `--mapping` out (docs/ipu.md)"))
+    let (name, kind) = (chip.device().name(), chip.device().kind());
+    let title = format!("`--mapping {}` is for RDUs: {name} is a chip of kind {kind:?}", quality.name());
+    Err(Diagnostic::new(title).with_help("leave `--mapping` out"))
 }
 
 /// Runs a chip that is no RDU in each mode.
@@ -134,9 +137,12 @@ fn refuse_vendor(bsp: &Bsp, quality: Quality) -> Result<(), Diagnostic> {
 pub(super) fn run_plain(chip: &AnyChip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
     match chip {
         AnyChip::Bsp(bsp) => bsp::run(bsp, workload, modes),
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) => {
-            Err(Diagnostic::new(format!("{} is no chip of kind \"bsp\"", chip.device().name())))
-        }
+        AnyChip::Systolic(systolic) => systolic::run(systolic, workload, modes),
+        AnyChip::Wafer(wafer) => wafer::run(wafer, workload, modes),
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) => Err(Diagnostic::new(format!(
+            "{} is no chip of kind \"bsp\", \"systolic\" or \"wafer\"",
+            chip.device().name()
+        ))),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Measurements of a user beside the simulation: a CSV file of cases and times, `docs/validation.md` describes it.
 
-use crate::arch::{AnyChip, Bsp, Chip, Quality};
+use crate::arch::{AnyChip, Bsp, Chip, Quality, Systolic};
 use crate::bsp;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case, Experts, Skew};
 use crate::mode::Mode;
 use crate::pod::System;
+use crate::systolic;
 use crate::units::Dtype;
 use crate::workload;
 
@@ -295,6 +296,12 @@ fn simulated(kind: &str, line: &Line, target: &Target) -> Result<(String, Times)
         }
         AnyChip::Rdu(chip) => on_rdu(chip, &case).map(|times| (label, times)),
         AnyChip::Bsp(chip) => on_bsp(chip, &case).map(|times| (label, times)),
+        AnyChip::Systolic(chip) => on_systolic(chip, &case).map(|times| (label, times)),
+        AnyChip::Wafer(chip) => {
+            let title =
+                format!("{} is a chip of kind \"wafer\": no measurement of single kernels is known of it", chip.name);
+            Err(Diagnostic::new(title).with_help("name another chip with `--arch`"))
+        }
     }
 }
 
@@ -304,6 +311,15 @@ fn on_bsp(chip: &Bsp, case: &Case) -> Result<Times, Diagnostic> {
         return Err(Diagnostic::new(title).with_help("columns m, n, k are those of a product"));
     };
     Ok(Times { simulated: bsp::gemm_seconds(chip, dtype, (m, n, k))?, serial: None, ideal: None })
+}
+
+fn on_systolic(chip: &Systolic, case: &Case) -> Result<Times, Diagnostic> {
+    let &Case::Gemm { dtype, m, n, k } = case else {
+        let title =
+            format!("{} is a chip of kind \"systolic\": only products are compared with measurements", chip.name);
+        return Err(Diagnostic::new(title).with_help("columns m, n, k are those of a product"));
+    };
+    Ok(Times { simulated: systolic::gemm_seconds(chip, dtype, (m, n, k))?, serial: None, ideal: None })
 }
 
 fn attention(line: &Line, dtype: Dtype, tokens: &str) -> Result<AttentionCall, Diagnostic> {

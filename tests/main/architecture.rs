@@ -9,7 +9,7 @@ use super::import_graph::ImportGraph;
 const MOST_LINES: usize = 600;
 
 /// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
-const MODULES: [(&str, &[&str]); 30] = [
+const MODULES: [(&str, &[&str]); 33] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -19,7 +19,7 @@ const MODULES: [(&str, &[&str]); 30] = [
     ("sparsity", &[]),
     ("input", &["diagnostics"]),
     ("arch", &["units", "index", "diagnostics", "input"]),
-    ("workload", &["units", "index", "diagnostics", "sparsity", "input"]),
+    ("workload", &["units", "index", "mode", "diagnostics", "sparsity", "input"]),
     ("import", &["diagnostics", "model", "sparsity", "input", "workload"]),
     ("program", &["units", "index", "mode", "diagnostics", "sparsity", "arch", "workload"]),
     ("cost", &["interrupt", "units", "index", "mode", "sparsity", "arch", "workload", "program"]),
@@ -35,6 +35,9 @@ const MODULES: [(&str, &[&str]); 30] = [
     ("saved", &["index", "mode", "diagnostics", "input", "arch", "workload", "program", "compile"]),
     ("gpu", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome"]),
     ("bsp", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome"]),
+    ("kernels", &["units", "mode", "arch", "workload", "outcome"]),
+    ("systolic", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome", "kernels"]),
+    ("wafer", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome", "kernels"]),
     (
         "pod",
         &[
@@ -113,6 +116,8 @@ const MODULES: [(&str, &[&str]); 30] = [
             "compile",
             "gpu",
             "bsp",
+            "systolic",
+            "wafer",
             "report",
         ],
     ),
@@ -134,6 +139,8 @@ const MODULES: [(&str, &[&str]); 30] = [
             "saved",
             "gpu",
             "bsp",
+            "systolic",
+            "wafer",
             "pod",
             "map",
             "validate",

@@ -186,7 +186,7 @@ fn a100(sets: &[&str]) -> Gpu {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
     match arch::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(A100), &sets).expect("a chip") {
         AnyChip::Gpu(gpu) => *gpu,
-        AnyChip::Rdu(_) | AnyChip::Bsp(_) => panic!("the A100 is a GPU"),
+        AnyChip::Rdu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => panic!("the A100 is a GPU"),
     }
 }
 

@@ -106,7 +106,7 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
             // The stack has a host time of its own.
             gpu.launch.host_us = 0.0;
         }
-        AnyChip::Bsp(_) => {}
+        AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {}
     }
     chip
 }
@@ -115,8 +115,9 @@ fn simulated(chip: &AnyChip, stack: &Stack, service: &Service, pass: &Pass) -> R
     match chip {
         AnyChip::Rdu(chip) => on_rdu(chip, stack, service, pass),
         AnyChip::Gpu(gpu) => on_gpu(gpu, service, pass),
-        AnyChip::Bsp(chip) => {
-            let title = format!("{} is a chip of kind \"bsp\": systems of such chips are not modelled", chip.name);
+        AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
+            let (name, kind) = (chip.device().name(), chip.device().kind());
+            let title = format!("{name} is a chip of kind {kind:?}: serving on systems of such chips is not modelled");
             Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
         }
     }

@@ -1,6 +1,6 @@
 //! What could be added to a chip, one resource at a time.
 
-use crate::arch::{AnyChip, Bsp, Chip, Orchestration};
+use crate::arch::{AnyChip, Bsp, Chip, Orchestration, Systolic, Tier, Wafer};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 
@@ -36,6 +36,8 @@ pub(super) fn additions(chip: &AnyChip) -> Result<Vec<Addition>, Diagnostic> {
     match chip {
         AnyChip::Rdu(chip) => of_grid(chip),
         AnyChip::Bsp(bsp) => of_tiles(bsp),
+        AnyChip::Systolic(systolic) => of_arrays(systolic),
+        AnyChip::Wafer(wafer) => of_wafer(wafer),
         AnyChip::Gpu(_) => Ok(Vec::new()),
     }
 }
@@ -86,13 +88,96 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
             vec![set(&["program", "start_us"], number(bsp.program_us / 2.0))?],
         ),
     ];
-    for tier in &bsp.memory {
-        let rate = tier.bandwidth_bytes_per_s as f64 / 1e9;
-        let field = Override::of(Root::Arch, &["memory", &tier.name, "bandwidth_gb_per_s"], &number(rate * 2.0))?;
-        let what = format!("twice the rate of {} ({rate:.1} to {:.1} GB/s)", tier.name, rate * 2.0);
-        list.push(addition(&format!("memory:{}", tier.name), what, vec![field]));
-    }
+    list.extend(bsp.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
     Ok(list)
+}
+
+/// Those of a chip of systolic arrays.
+fn of_arrays(chip: &Systolic) -> Result<Vec<Addition>, Diagnostic> {
+    let (array, buffer) = (&chip.array, &chip.buffer);
+    let addition = |resource: &str, what: String, sets: Vec<Override>| Addition {
+        resource: resource.to_owned(),
+        what,
+        sets,
+        keeps: Keeps::Nothing,
+    };
+    let more = array.count + array.count.div_ceil(8);
+    let mut list = vec![
+        addition("compute", format!("more arrays ({} to {more})", array.count), vec![set(&["array", "count"], more)?]),
+        addition(
+            "vector",
+            format!("twice the vector lanes ({} to {})", chip.vector_lanes, chip.vector_lanes * 2),
+            vec![set(&["vector", "lanes"], chip.vector_lanes * 2)?],
+        ),
+        addition(
+            "sram",
+            format!("twice the buffer ({} to {} KiB)", buffer.capacity_bytes >> 10, buffer.capacity_bytes >> 9),
+            vec![set(&["buffer", "capacity_bytes"], buffer.capacity_bytes * 2)?],
+        ),
+        addition(
+            "memory:buffer",
+            format!(
+                "twice the buffer's rate ({} to {} bytes a cycle)",
+                buffer.bytes_per_cycle,
+                buffer.bytes_per_cycle * 2.0
+            ),
+            vec![set(&["buffer", "bytes_per_cycle"], number(buffer.bytes_per_cycle * 2.0))?],
+        ),
+        addition(
+            "launch",
+            format!("half the start of a program ({} to {} µs)", chip.start_us, chip.start_us / 2.0),
+            vec![set(&["program", "start_us"], number(chip.start_us / 2.0))?],
+        ),
+    ];
+    list.extend(chip.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
+    Ok(list)
+}
+
+/// Those of a wafer.
+fn of_wafer(chip: &Wafer) -> Result<Vec<Addition>, Diagnostic> {
+    let (core, link) = (&chip.core, chip.fabric.link_bytes_per_cycle);
+    let addition = |resource: &str, what: String, sets: Vec<Override>| Addition {
+        resource: resource.to_owned(),
+        what,
+        sets,
+        keeps: Keeps::Nothing,
+    };
+    let more = core.count + core.count.div_ceil(10);
+    let macs = core.macs.iter().map(|(dtype, macs)| set(&["core", "macs", dtype.name()], macs * 2));
+    let mut list = vec![
+        addition(
+            "compute",
+            format!("a tenth more cores ({} to {more})", core.count),
+            vec![set(&["core", "count"], more)?],
+        ),
+        addition("compute", "twice the multiply units of every core".to_owned(), macs.collect::<Result<_, _>>()?),
+        addition(
+            "compute",
+            format!("half the cycles beside a weight's multiplications ({})", core.weight_cycles),
+            vec![set(&["core", "weight_cycles"], number(core.weight_cycles / 2.0))?],
+        ),
+        addition(
+            "link",
+            format!("twice the links ({link} to {} bytes a cycle)", link * 2.0),
+            vec![set(&["fabric", "link_bytes_per_cycle"], number(link * 2.0))?],
+        ),
+        addition(
+            "launch",
+            format!("half the start of a program ({} to {} µs)", chip.start_us, chip.start_us / 2.0),
+            vec![set(&["program", "start_us"], number(chip.start_us / 2.0))?],
+        ),
+    ];
+    list.extend(chip.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
+    Ok(list)
+}
+
+/// A memory tier at twice its rate.
+fn twice_the_rate(tier: &Tier) -> Result<Addition, Diagnostic> {
+    let rate = tier.bandwidth_bytes_per_s as f64 / 1e9;
+    let field = Override::of(Root::Arch, &["memory", &tier.name, "bandwidth_gb_per_s"], &number(rate * 2.0))?;
+    let what = format!("twice the rate of {} ({rate:.1} to {:.1} GB/s)", tier.name, rate * 2.0);
+    let resource = format!("memory:{}", tier.name);
+    Ok(Addition { resource, what, sets: vec![field], keeps: Keeps::Nothing })
 }
 
 /// Those of a grid.

@@ -36,7 +36,7 @@ pub fn explain(
     let workload = inputs.workload(&[], None)?;
     let graph = match &chip {
         AnyChip::Rdu(chip) => divided_over_tiers(chip, &workload).map_or_else(|| Arc::clone(&workload), Arc::new),
-        AnyChip::Gpu(_) | AnyChip::Bsp(_) => Arc::clone(&workload),
+        AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => Arc::clone(&workload),
     };
     let (compiled, outcomes) = match &chip {
         AnyChip::Rdu(chip) => run(chip, &graph, &question.modes, question.fidelity)?,
@@ -78,7 +78,7 @@ pub fn explain(
         modes,
         area_mm2: match &chip {
             AnyChip::Rdu(chip) => chip.area_mm2().map(AreaEntry::from),
-            AnyChip::Gpu(_) | AnyChip::Bsp(_) => None,
+            AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,
         },
         uncertainty,
     })

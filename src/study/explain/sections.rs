@@ -11,7 +11,7 @@ pub(super) fn mode_entry(any: &AnyChip, outcome: &Outcome) -> ModeEntry {
     let time_s = chip.seconds(outcome.cycles);
     let package = match any {
         AnyChip::Rdu(chip) => chip.area.as_ref().and_then(|area| area.package_w),
-        AnyChip::Gpu(_) | AnyChip::Bsp(_) => None,
+        AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,
     };
     let average = if time_s > 0.0 { outcome.energy().total() / time_s } else { 0.0 };
     ModeEntry {

@@ -16,6 +16,8 @@ use crate::report::Document;
 use crate::sim::{simulate, simulate_known, simulate_within};
 use crate::study::inputs::{Inputs, drained, run_plain};
 use crate::study::uncertainty::{Draws, SAMPLES, of_plain, of_rdu, ranges};
+use crate::systolic;
+use crate::wafer;
 use crate::workload::Workload;
 
 use super::axis::Change;
@@ -62,6 +64,8 @@ impl Built {
         match &self.chip {
             AnyChip::Rdu(chip) => bound_cycles(chip, &self.graph, mode),
             AnyChip::Bsp(bsp) => bsp::bound_cycles(bsp, &self.workload, mode),
+            AnyChip::Systolic(systolic) => systolic::bound_cycles(systolic, &self.workload, mode),
+            AnyChip::Wafer(wafer) => wafer::bound_cycles(wafer, &self.workload, mode),
             AnyChip::Gpu(_) => 0,
         }
     }
@@ -297,7 +301,7 @@ impl<'a> Bench<'a> {
                 AnyChip::Rdu(own) => of_rdu(draws, own, &built.graph, compiled, fidelity, &|sets: &[Override]| {
                     setting.inputs.chip(&with(sets).iter().collect::<Vec<_>>())
                 }),
-                AnyChip::Gpu(_) | AnyChip::Bsp(_) => {
+                AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
                     of_plain(draws, &built.workload, &self.study.modes, &|sets: &[Override]| {
                         setting.inputs.any_chip(&with(sets).iter().collect::<Vec<_>>())
                     })

@@ -84,7 +84,7 @@ const INPUTS: [InputFigure; 13] = [
 fn of_grid(chip: &AnyChip, figure: fn(&Chip) -> Option<Cell>) -> Option<Cell> {
     match chip {
         AnyChip::Rdu(chip) => figure(chip),
-        AnyChip::Gpu(_) | AnyChip::Bsp(_) => None,
+        AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,
     }
 }
 

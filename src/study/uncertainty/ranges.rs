@@ -12,6 +12,8 @@ use crate::mode::Mode;
 use crate::outcome::Fidelity;
 use crate::report::{Document, DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
 use crate::study::inputs::run_all;
+use crate::systolic;
+use crate::wafer;
 use crate::workload::Workload;
 
 /// What the runs of a chip come to under every draw; `None` where a draw is no chip, or nothing runs on it.
@@ -64,6 +66,8 @@ pub fn of_plain(
             AnyChip::Rdu(_) => return None,
             AnyChip::Gpu(gpu) => gpu::run(gpu, workload, modes).ok()?,
             AnyChip::Bsp(bsp) => bsp::run(bsp, workload, modes).ok()?,
+            AnyChip::Systolic(systolic) => systolic::run(systolic, workload, modes).ok()?,
+            AnyChip::Wafer(wafer) => wafer::run(wafer, workload, modes).ok()?,
         };
         let clock_hz = chip.device().clock_hz();
         Some(outcomes.iter().map(|outcome| point_of(outcome, clock_hz, 1.0)).collect())

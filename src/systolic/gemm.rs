@@ -1,0 +1,192 @@
+//! A product on all arrays: which operand stays, how arrays share rows and columns, and what comes from memory how often.
+
+use crate::arch::{Dataflow, Systolic};
+use crate::sparsity::BlockMask;
+
+use super::fold::Folds;
+
+/// One product, or many alike.
+#[derive(Debug, Clone)]
+pub(super) struct Product<'a> {
+    /// How many there are.
+    pub(super) count: u64,
+    /// Rows, columns and depth of each.
+    pub(super) shape: (u64, u64, u64),
+    /// Bytes of an element.
+    pub(super) element_bytes: u64,
+    /// Multiply-accumulates of a cell and cycle.
+    pub(super) cell_macs: u64,
+    /// Bytes of all left operands that are off the chip.
+    pub(super) a_bytes: f64,
+    /// The same of all right operands.
+    pub(super) b_bytes: f64,
+    /// The blocks that a right operand stores.
+    pub(super) mask: Option<&'a BlockMask>,
+}
+
+/// How a product runs.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    /// Cycles of the busiest array.
+    pub(super) cycles: f64,
+    /// Arrays with work.
+    pub(super) arrays: u64,
+    /// Bytes that arrays read from the buffer and write to it.
+    pub(super) buffer_bytes: f64,
+    /// Bytes of the left and the right operands read from memory.
+    pub(super) read_bytes: (f64, f64),
+    /// Part of the right operand's folds that hold anything.
+    pub(super) stored_folds: f64,
+    /// One line on how it is cut up.
+    pub(super) told: String,
+}
+
+/// One way to run it.
+#[derive(Clone, Copy)]
+struct Way {
+    cycles: f64,
+    folds: Folds,
+    /// Arrays along the streamed operand and along columns.
+    split: (u64, u64),
+    is_swapped: bool,
+}
+
+/// The fastest way to run a product with `room` bytes of the buffer.
+pub(super) fn plan(chip: &Systolic, product: &Product<'_>, room: f64) -> Plan {
+    let stored = product.mask.map(|mask| depth_folds(chip, mask));
+    let plain = ways(chip, product, false, stored.as_deref());
+    let swapped = stored.is_none().then(|| ways(chip, product, true, None)).into_iter().flatten();
+    let best = plain.into_iter().chain(swapped).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
+    let (m, n, k) = product.shape;
+    let all_folds = n.div_ceil(chip.array.columns) * k.div_ceil(chip.array.rows);
+    let stored_folds = stored.map_or(1.0, |folds| folds.iter().sum::<u64>() as f64 / all_folds as f64);
+    let Way { cycles, folds, split, is_swapped } =
+        best.unwrap_or(Way { cycles: 0.0, folds: Folds { count: 0.0, steps: 0.0 }, split: (1, 1), is_swapped: false });
+    let of_product = (chip.array.count / product.count).max(1);
+    let arrays = (split.0 * split.1).min(of_product) * product.count.min(chip.array.count);
+    let stays = match (chip.array.dataflow, is_swapped) {
+        (Dataflow::OutputStationary, _) => "sums stay",
+        (Dataflow::WeightStationary, false) => "the right operand stays",
+        (Dataflow::WeightStationary, true) => "the left operand stays",
+    };
+    Plan {
+        cycles,
+        arrays,
+        buffer_bytes: buffer_bytes(chip, product, is_swapped, split.0, stored_folds),
+        read_bytes: reads(chip, product, room, stored_folds),
+        stored_folds,
+        told: format!(
+            "{} x ({m} x {n} x {k}), {stays}: {:.0} folds of {:.0} steps on each of {arrays} arrays",
+            product.count, folds.count, folds.steps
+        ),
+    }
+}
+
+/// All ways to share a product among arrays.
+fn ways(chip: &Systolic, product: &Product<'_>, is_swapped: bool, stored: Option<&[u64]>) -> Vec<Way> {
+    let array = &chip.array;
+    let (m, n, k) = product.shape;
+    let (rows, columns) = if is_swapped { (n, m) } else { (m, n) };
+    let each = array.count / product.count;
+    // More products than arrays: some array computes so many in turn, each alone.
+    let turns = product.count.div_ceil(array.count);
+    let most = each.max(1).min(columns.div_ceil(array.columns));
+    let of = |across: u64| {
+        let along = (each.max(1) / across).max(1);
+        let slice = (rows.div_ceil(along), columns.div_ceil(array.columns).div_ceil(across) * array.columns);
+        let depth_folds = stored.map(|folds| busiest(folds, across));
+        let folds = Folds::of(array, (slice.0 as f64, slice.1 as f64, k as f64), depth_folds);
+        let folds = Folds { count: folds.count * turns as f64, ..folds };
+        Way { cycles: folds.cycles(array, product.cell_macs), folds, split: (along, across), is_swapped }
+    };
+    (1..=most).map(of).collect()
+}
+
+/// Folds of the depth, for each fold of the columns, in which a mask stores anything.
+fn depth_folds(chip: &Systolic, mask: &BlockMask) -> Vec<u64> {
+    let (rows, columns) = (chip.array.rows, chip.array.columns);
+    let of_columns = |fold: u64| {
+        let range = fold * columns..((fold + 1) * columns).min(mask.columns());
+        let is_stored = |depth: &u64| {
+            let along = depth * rows..((depth + 1) * rows).min(mask.rows());
+            mask.stored_in(range.clone(), along) > 0
+        };
+        (0..mask.rows().div_ceil(rows)).filter(is_stored).count() as u64
+    };
+    (0..mask.columns().div_ceil(columns)).map(of_columns).collect()
+}
+
+/// Folds of the busiest of `arrays` among which columns are dealt, longest first (Graham, 1969).
+fn busiest(folds: &[u64], arrays: u64) -> f64 {
+    let mut sorted = folds.to_vec();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
+    let mut loads = vec![0u64; arrays.max(1) as usize];
+    for folds in sorted {
+        if let Some(least) = loads.iter_mut().min() {
+            *least += folds;
+        }
+    }
+    loads.into_iter().max().unwrap_or(0) as f64
+}
+
+/// Bytes between buffer and arrays: an operand that passes comes once for every fold of the other's columns, one that stays once for
+/// every part of the rows.
+fn buffer_bytes(chip: &Systolic, product: &Product<'_>, is_swapped: bool, along: u64, stored_folds: f64) -> f64 {
+    let array = &chip.array;
+    let (m, n, k) = (product.shape.0 as f64, product.shape.1 as f64, product.shape.2 as f64);
+    let (rows, columns) = if is_swapped { (n, m) } else { (m, n) };
+    let across = (columns / array.columns as f64).ceil();
+    let parts = match array.dataflow {
+        Dataflow::WeightStationary => {
+            let each = (rows / along as f64).ceil();
+            along as f64 * (each / array.accumulator_rows as f64).ceil()
+        }
+        Dataflow::OutputStationary => (rows / array.rows as f64).ceil(),
+    };
+    let elements = (rows * k * across + k * columns * parts) * stored_folds + m * n;
+    elements * product.element_bytes as f64 * product.count as f64
+}
+
+/// Bytes of both operands that come from memory. With half of `room` for one of them whole, each comes once; else sums of a block
+/// of rows and columns stay while slices of the depth pass, two at a time: the left operand comes once for every block of columns, the
+/// right one once for every block of rows.
+fn reads(chip: &Systolic, product: &Product<'_>, room: f64, stored_folds: f64) -> (f64, f64) {
+    let (a, b) = (product.a_bytes, product.b_bytes * stored_folds);
+    let each = |bytes: f64| bytes / product.count as f64;
+    if a.min(b) <= 0.0 || each(a) <= room / 2.0 || each(b) <= room / 2.0 {
+        return (a, b);
+    }
+    let (m, n) = (product.shape.0 as f64, product.shape.1 as f64);
+    let slice = 2.0 * chip.array.rows as f64 * product.element_bytes as f64;
+    let mut best = (f64::INFINITY, (a, b));
+    let mut rows = chip.array.rows as f64;
+    loop {
+        let columns = (room - slice * rows) / (4.0 * rows + slice);
+        let columns = (columns / chip.array.columns as f64).floor() * chip.array.columns as f64;
+        if columns < 1.0 {
+            break;
+        }
+        let moved = (a * (n / columns).ceil(), b * (m / rows).ceil());
+        if moved.0 + moved.1 < best.0 {
+            best = (moved.0 + moved.1, moved);
+        }
+        if rows >= m {
+            break;
+        }
+        rows *= 2.0;
+    }
+    best.1
+}
+
+/// Cycles before the first result and after the last: a fold of each array comes from memory, one goes back.
+pub(super) fn fill(chip: &Systolic, plan: &Plan, read: f64, written: f64) -> f64 {
+    let cells = (chip.array.rows * chip.array.columns) as f64;
+    let folds = plan.arrays as f64 * cells * 2.0;
+    latency(chip, read) + (read.min(folds) + written.min(folds)) / chip.memory_bytes_per_cycle()
+}
+
+/// Cycles until the first of what is read is there.
+pub(super) fn latency(chip: &Systolic, read: f64) -> f64 {
+    let ns = chip.memory.iter().next().map_or(0.0, |tier| tier.latency_ns);
+    if read > 0.0 { ns * chip.clock_hz as f64 / 1e9 } else { 0.0 }
+}

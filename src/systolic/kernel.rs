@@ -1,0 +1,164 @@
+//! What one kernel takes: arrays, vector units, buffer and memory work at the same time, the slowest decides.
+
+use std::borrow::Cow;
+
+use crate::arch::Systolic;
+use crate::kernels::{Limit, Timed};
+use crate::sparsity::BlockMask;
+use crate::workload::{Moved, OperatorId, OperatorKind, TensorId, Workload};
+
+use super::gemm::{self, Plan, Product};
+use super::resident::Resident;
+
+/// Operators that run together, and what they move.
+pub(super) struct Kernel<'a> {
+    pub(super) chip: &'a Systolic,
+    pub(super) workload: &'a Workload,
+    pub(super) operators: &'a [OperatorId],
+    pub(super) moved: &'a Moved,
+    pub(super) resident: &'a Resident,
+    /// Bytes of the buffer that tensors keep meanwhile.
+    pub(super) held: f64,
+}
+
+impl Kernel<'_> {
+    /// The kernel's time and traffic, and the part of a sparse operand's folds that is computed.
+    pub(super) fn time(&self) -> (Timed, Option<f64>) {
+        let (chip, workload) = (self.chip, self.workload);
+        let gemm = self.operators.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Gemm);
+        let plan = gemm.and_then(|op| self.plan(op));
+        let reads = self.reads(gemm.zip(plan.as_ref()));
+        let writes: Vec<(TensorId, f64)> =
+            self.moved.writes.iter().filter(|&&t| !self.stays(t)).map(|&t| (t, self.bytes(t))).collect();
+        let [read, written] = [&reads, &writes].map(|list| list.iter().map(|(_, bytes)| bytes).sum::<f64>());
+        let vector_cycles = self.vector_operations() / chip.vector_lanes as f64;
+        let through = self.vector_bytes();
+        let buffer_bytes = plan.as_ref().map_or(0.0, |plan| plan.buffer_bytes) + through;
+        let array_cycles = plan.as_ref().map_or(0.0, |plan| plan.cycles);
+        let memory_cycles = (read + written) / chip.memory_bytes_per_cycle();
+        let buffer_cycles = buffer_bytes / chip.buffer.bytes_per_cycle;
+        let compute = array_cycles.max(vector_cycles);
+        let fill =
+            plan.as_ref().map_or_else(|| gemm::latency(chip, read), |plan| gemm::fill(chip, plan, read, written));
+        let most = compute.max(memory_cycles).max(buffer_cycles);
+        let limit = match most {
+            _ if fill > most => Limit::Fill,
+            _ if compute >= most => Limit::Compute,
+            _ if memory_cycles >= most => Limit::Memory,
+            _ => Limit::Buffer,
+        };
+        let (macs, stored) = gemm.map_or((0.0, 0.0), |op| self.macs(op, plan.as_ref()));
+        let has_mask =
+            |op: OperatorId| workload.operators[op].inputs.get(1).is_some_and(|&t| workload.tensors[t].mask.is_some());
+        let is_sparse = gemm.is_some_and(has_mask);
+        let stored_folds = plan.as_ref().filter(|_| is_sparse).map(|plan| plan.stored_folds);
+        let timed = Timed {
+            cycles: most + fill,
+            limit,
+            busiest_cycles: compute,
+            mean_cycles: compute,
+            units: plan.as_ref().map_or(0, |plan| plan.arrays),
+            reads,
+            writes,
+            buffer_bytes,
+            link_bytes: 0.0,
+            macs,
+            zero_macs: (macs - stored).max(0.0),
+            held: self.held,
+            told: plan.map_or_else(|| "vector units".to_owned(), |plan| plan.told),
+        };
+        (timed, stored_folds)
+    }
+
+    fn bytes(&self, tensor: TensorId) -> f64 {
+        self.workload.tensors[tensor].dense_bytes() as f64
+    }
+
+    fn stays(&self, tensor: TensorId) -> bool {
+        self.resident.has(self.workload, tensor)
+    }
+
+    /// The mask of a product's right operand, with the depth along its rows.
+    fn mask_of(&self, op: OperatorId) -> Option<Cow<'_, BlockMask>> {
+        let operator = &self.workload.operators[op];
+        let mask = self.workload.tensors[*operator.inputs.get(1)?].mask.as_deref()?;
+        Some(if operator.options.transpose_b { Cow::Owned(mask.transposed()) } else { Cow::Borrowed(mask) })
+    }
+
+    fn plan(&self, op: OperatorId) -> Option<Plan> {
+        let (chip, workload) = (self.chip, self.workload);
+        let form = workload.form(op)?;
+        let operator = &workload.operators[op];
+        let (a, b) = (operator.inputs[0], operator.inputs[1]);
+        let dtype = workload.tensors[a].dtype;
+        let off_chip = |tensor| if self.stays(tensor) { 0.0 } else { self.bytes(tensor) };
+        let mask = self.mask_of(op);
+        let product = Product {
+            count: form.instances * form.heads,
+            shape: (form.m, form.n, form.k),
+            element_bytes: dtype.bytes(),
+            cell_macs: chip.array.cell_macs.get(&dtype).copied().unwrap_or(1),
+            a_bytes: off_chip(a),
+            b_bytes: off_chip(b),
+            mask: mask.as_deref(),
+        };
+        let room = chip.buffer.capacity_bytes as f64 - self.held;
+        Some(gemm::plan(chip, &product, room))
+    }
+
+    /// Bytes of every tensor read from memory.
+    fn reads(&self, gemm: Option<(OperatorId, &Plan)>) -> Vec<(TensorId, f64)> {
+        let workload = self.workload;
+        let operands = gemm.map(|(op, plan)| (&workload.operators[op].inputs, plan.read_bytes));
+        let bytes = |tensor: TensorId| {
+            let base = workload.base(tensor);
+            let is = |at: usize| operands.is_some_and(|(inputs, _)| workload.base(inputs[at]) == base);
+            match operands {
+                _ if self.stays(tensor) => 0.0,
+                Some((_, (a, b))) if is(0) && is(1) => a.max(b),
+                Some((_, (a, _))) if is(0) => a,
+                Some((_, (_, b))) if is(1) => b,
+                _ => self.bytes(tensor),
+            }
+        };
+        self.moved.reads.iter().map(|&tensor| (tensor, bytes(tensor))).filter(|(_, bytes)| *bytes > 0.0).collect()
+    }
+
+    /// Operations of the vector units: of each function its steps for every element.
+    fn vector_operations(&self) -> f64 {
+        let of = |op: &OperatorId| {
+            let operator = &self.workload.operators[*op];
+            if operator.kind == OperatorKind::Gemm {
+                return 0.0;
+            }
+            let tensors = operator.inputs.iter().chain([&operator.output]);
+            let elements = tensors.map(|&t| self.workload.tensors[t].stored_elements()).max().unwrap_or(0);
+            elements as f64 * operator.kind.vector_steps() as f64
+        };
+        self.operators.iter().map(of).sum()
+    }
+
+    /// Bytes that vector units read from the buffer and write to it. Behind a product, what one hands on to the next stays in registers.
+    fn vector_bytes(&self) -> f64 {
+        let workload = self.workload;
+        let first = &workload.operators[self.operators[0]];
+        if first.kind == OperatorKind::Gemm {
+            let is_operand =
+                |tensor: &&TensorId| first.inputs.iter().any(|&i| workload.base(i) == workload.base(**tensor));
+            return self.moved.reads.iter().filter(|tensor| !is_operand(tensor)).map(|&t| self.bytes(t)).sum();
+        }
+        let of = |op: &OperatorId| {
+            let operator = &workload.operators[*op];
+            let read: f64 = operator.inputs.iter().map(|&t| self.bytes(t)).sum();
+            read * operator.kind.passes().max(1) as f64 + self.bytes(operator.output)
+        };
+        self.operators.iter().map(of).sum()
+    }
+
+    /// Multiply-accumulates that are executed, and those on stored elements.
+    fn macs(&self, op: OperatorId, plan: Option<&Plan>) -> (f64, f64) {
+        let all = self.workload.form(op).map_or(0.0, |form| form.dense_macs() as f64);
+        let executed = all * plan.map_or(1.0, |plan| plan.stored_folds);
+        (executed, self.workload.stored_macs(op) as f64)
+    }
+}

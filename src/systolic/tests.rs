@@ -1,0 +1,107 @@
+//! Laws and worked cases of chips of systolic arrays.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::{gemm_seconds, run};
+use crate::arch::{self, AnyChip, Systolic};
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::outcome::Outcome;
+use crate::units::Dtype;
+use crate::workload::{self, Workload};
+
+fn chip(name: &str, sets: &[&str]) -> Systolic {
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
+    match arch::open(Path::new(&format!("arch/{name}.toml")), &sets) {
+        Ok(AnyChip::Systolic(chip)) => *chip,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn loaded(name: &str, sets: &[&str]) -> Workload {
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
+    workload::load(Path::new(&format!("workloads/{name}.toml")), &sets, 0).expect("a workload")
+}
+
+fn all(chip: &Systolic, workload: &Workload) -> [Outcome; 3] {
+    let list = run(chip, workload, &[Mode::Kbk, Mode::Epilogue, Mode::Fused]).expect("it runs");
+    list.try_into().expect("three modes")
+}
+
+#[test]
+fn a_product_takes_what_simulators_of_one_array_print() {
+    // 25 folds of 2,048 rows, 2,430 cycles each; before them the memory's latency and a fold, after them a fold goes back.
+    let chip = chip("systolic-128", &[]);
+    let cycles = gemm_seconds(&chip, Dtype::Bf16, (2048, 640, 640)).expect("a product") * 1e9;
+    let fold = 128.0 * 128.0 * 2.0 / 1000.0;
+    assert!((cycles - (25.0 * 2430.0 + 100.0 + 2.0 * fold)).abs() < 1.0, "{cycles}");
+}
+
+#[test]
+fn gpt13b_moves_what_its_tensors_are() {
+    let chip = chip("tpu-v4", &[]);
+    let workload = loaded("gpt13b-mlp", &[]);
+    let [kbk, epilogue, fused] = all(&chip, &workload);
+    // X and Y of 20 MiB, H of 80 MiB, W of 200 MiB: 2X + 4H + 2W, 2X + 2H + 2W, and with H in the buffer 2X + 2W.
+    let mib = |outcome: &Outcome| outcome.traffic().off_chip_bytes() >> 20;
+    assert_eq!([mib(&kbk), mib(&epilogue), mib(&fused)], [760, 600, 440]);
+    assert!(fused.cycles < epilogue.cycles && epilogue.cycles < kbk.cycles);
+    // 859 GFLOP at 275 TFLOP/s are 3.12 ms.
+    let ms = fused.cycles as f64 / chip.clock_hz as f64 * 1e3;
+    assert!((3.12..3.5).contains(&ms), "{ms}");
+}
+
+#[test]
+fn only_folds_without_a_block_are_left_out() {
+    let chip = chip("tpu-v4", &[]);
+    let dense = all(&chip, &loaded("gpt13b-mlp", &[]));
+    let sparse = all(&chip, &loaded("gpt13b-mlp-sparse", &[]));
+    // 64 blocks of 16 x 16 in a fold: at density 1/8 none is empty.
+    assert!(
+        sparse[2].cycles.abs_diff(dense[2].cycles) * 100 < dense[2].cycles,
+        "{} {}",
+        sparse[2].cycles,
+        dense[2].cycles
+    );
+    // Blocks as large as a fold: one in eight is computed.
+    let large = loaded(
+        "gpt13b-mlp-sparse",
+        &["workload.tensors.w_up.sparsity.block=[128,128]", "workload.tensors.w_down.sparsity.block=[128,128]"],
+    );
+    let large = all(&chip, &large);
+    assert!(large[2].cycles * 4 < dense[2].cycles, "{} {}", large[2].cycles, dense[2].cycles);
+}
+
+proptest! {
+    #[test]
+    fn nothing_beats_its_bound_and_more_of_anything_is_no_slower(
+        tokens in 1u64..3000, d_model in 1u64..40, d_ff in 1u64..80, arrays in 1u64..9, sums: bool,
+    ) {
+        let dims = [("tokens", tokens), ("d_model", d_model * 16), ("d_ff", d_ff * 16)];
+        let sets: Vec<String> = dims.iter().map(|(dim, value)| format!("workload.dims.{dim}={value}")).collect();
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let workload = loaded("gpt13b-mlp", &sets);
+        let dataflow = if sums { "output-stationary" } else { "weight-stationary" };
+        let base = [format!("arch.array.count={arrays}"), format!("arch.array.dataflow={dataflow}")];
+        let with = |more: &str| {
+            let mut sets: Vec<&str> = base.iter().map(String::as_str).collect();
+            sets.extend((!more.is_empty()).then_some(more));
+            all(&chip("tpu-v4", &sets), &workload)
+        };
+        let plain = with("");
+        for outcome in &plain {
+            prop_assert!(outcome.bound_cycles <= outcome.cycles, "{} of {}", outcome.bound_cycles, outcome.cycles);
+            prop_assert_eq!(outcome.cycles, outcome.sections.iter().map(|section| section.cycles).sum::<u64>());
+        }
+        prop_assert!(plain[2].traffic().off_chip_bytes() <= plain[1].traffic().off_chip_bytes());
+        prop_assert!(plain[1].traffic().off_chip_bytes() <= plain[0].traffic().off_chip_bytes());
+        let more = ["arch.memory.hbm.bandwidth_gb_per_s=2000", "arch.buffer.bytes_per_cycle=20000", "arch.vector.lanes=9000"];
+        for more in more {
+            for (more, plain) in with(more).iter().zip(&plain) {
+                prop_assert!(more.cycles <= plain.cycles);
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What energy and starts follow on a wafer, and what cannot be beaten.
+
+use crate::arch::Wafer;
+use crate::index::Id;
+use crate::kernels::Machine;
+use crate::mode::Mode;
+use crate::units::Dtype;
+use crate::workload::{OperatorKind, Phase, TensorRole, Workload, least_launches, stored_macs_by_type};
+
+pub(super) fn machine<'a>(chip: &'a Wafer, workload: &Workload, mode: Mode) -> Machine<'a> {
+    Machine {
+        clock_hz: chip.clock_hz,
+        start_cycles: chip.cycles_of_us(chip.start_us),
+        step_cycles: chip.cycles_of_us(chip.step_us),
+        memory: chip.memory.iter().next(),
+        memory_bytes_per_cycle: chip.memory_bytes_per_cycle(),
+        mac_pj: &chip.energy.mac_pj,
+        zero_mac_share: 0.0,
+        sram_pj_per_byte: chip.energy.sram_pj_per_byte,
+        link_pj_per_byte: chip.energy.link_pj_per_byte,
+        static_w: chip.energy.static_w,
+        bound_cycles: bound_cycles(chip, workload, mode),
+    }
+}
+
+/// What no program can beat: its starts, and all stored MACs at the cores' peak, or every stored weight's values streamed in once for
+/// a forward phase.
+pub fn bound_cycles(chip: &Wafer, workload: &Workload, mode: Mode) -> u64 {
+    let peak = |dtype: Dtype| chip.macs_per_cycle(dtype).map_or(f64::INFINITY, |macs| macs as f64);
+    let compute: f64 = stored_macs_by_type(workload).iter().map(|(&dtype, macs)| macs / peak(dtype)).sum();
+    let mut is_read = vec![false; workload.tensors.len()];
+    let forward = workload.operators.iter().filter(|op| op.phase == Phase::Forward && op.every == 1);
+    for operator in forward.filter(|op| op.kind == OperatorKind::Gemm) {
+        operator.inputs.iter().for_each(|&t| is_read[workload.base(t).index()] = true);
+    }
+    let weights = workload
+        .tensors
+        .iter_enumerated()
+        .filter(|(id, tensor)| tensor.role == TensorRole::Weight && tensor.view.is_none() && is_read[id.index()]);
+    let streamed: f64 = weights
+        .map(|(_, tensor)| (tensor.stored_elements() * tensor.dtype.bytes()) as f64 * tensor.repeat as f64)
+        .sum();
+    let is_rare = mode == Mode::Fused && workload.operators.iter().all(|operator| operator.every > 1);
+    let starts = if is_rare { 0.0 } else { least_launches(workload, mode) };
+    (chip.cycles_of_us(chip.start_us) * starts + compute.max(streamed / chip.memory_bytes_per_cycle())).floor() as u64
+}

@@ -1,0 +1,152 @@
+//! What one operator takes on a wafer: cores and links work while elements stream in or out, the slowest decides.
+
+use std::borrow::Cow;
+
+use crate::arch::Wafer;
+use crate::kernels::{Limit, Timed};
+use crate::mode::Mode;
+use crate::sparsity::BlockMask;
+use crate::units::Dtype;
+use crate::workload::{Moved, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload};
+
+use super::product::{self, Plan, Product};
+
+/// Operators that run together, and what they move.
+pub(super) struct Kernel<'a> {
+    pub(super) chip: &'a Wafer,
+    pub(super) workload: &'a Workload,
+    pub(super) uses: &'a Uses,
+    pub(super) operators: &'a [OperatorId],
+    pub(super) moved: &'a Moved,
+    pub(super) mode: Mode,
+    /// Bytes of activations on the wafer meanwhile.
+    pub(super) held: f64,
+}
+
+impl Kernel<'_> {
+    pub(super) fn time(&self) -> Timed {
+        let (chip, workload) = (self.chip, self.workload);
+        let is_update = workload.operators[self.operators[0]].phase == Phase::Update;
+        let gemm = self.operators.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Gemm);
+        let reads = self.moves(&self.moved.reads);
+        let writes = self.moves(&self.moved.writes);
+        let streamed: f64 = reads.iter().chain(&writes).map(|(_, bytes)| bytes).sum();
+        // The optimiser's step is done where weights and state are, off the wafer.
+        let functions = if is_update { 0.0 } else { self.function_cycles() };
+        let streaming = streamed / chip.memory_bytes_per_cycle();
+        let plan = gemm.map(|op| self.plan(op, streaming - functions));
+        let cores = plan.as_ref().map_or(0.0, |plan| plan.cycles) + functions;
+        let fill = plan.as_ref().map_or(0.0, |plan| plan.fill) + self.latency(streamed);
+        let limit = match () {
+            () if fill > cores.max(streaming) => Limit::Fill,
+            () if streaming > cores => Limit::Memory,
+            () if plan.as_ref().is_some_and(|plan| plan.is_bound_by_links) => Limit::Link,
+            () => Limit::Compute,
+        };
+        let function_bytes = if is_update { 0.0 } else { self.function_bytes() };
+        Timed {
+            cycles: cores.max(streaming) + fill,
+            limit,
+            busiest_cycles: plan.as_ref().map_or(0.0, |plan| plan.busiest) + functions,
+            mean_cycles: plan.as_ref().map_or(0.0, |plan| plan.mean) + functions,
+            units: plan.as_ref().map_or(if is_update { 0 } else { chip.core.count }, |plan| plan.cores),
+            reads,
+            writes,
+            buffer_bytes: plan.as_ref().map_or(0.0, |plan| plan.sram_bytes) + function_bytes,
+            link_bytes: plan.as_ref().map_or(0.0, |plan| plan.link_bytes),
+            macs: plan.as_ref().map_or(0.0, |plan| plan.macs),
+            zero_macs: 0.0,
+            held: self.held,
+            told: match (plan, is_update) {
+                (Some(plan), _) => plan.told,
+                (None, true) => "where the weights are, off the wafer".to_owned(),
+                (None, false) => "every core on its part".to_owned(),
+            },
+        }
+    }
+
+    fn bytes(&self, tensor: TensorId) -> f64 {
+        let tensor = &self.workload.tensors[tensor];
+        match &tensor.mask {
+            Some(_) => tensor.stored_elements() as f64 * (tensor.dtype.bytes() as f64 + self.chip.index_bytes),
+            None => tensor.stored_bytes() as f64,
+        }
+    }
+
+    /// Whether a tensor is a weight, a gradient of one or an optimiser's state, which live off the wafer.
+    fn lives_outside(&self, tensor: TensorId) -> bool {
+        let base = self.workload.base(tensor);
+        let is_updated = || {
+            let readers = self.uses.consumers(self.workload, base);
+            !readers.is_empty() && readers.iter().all(|&op| self.workload.operators[op].phase == Phase::Update)
+        };
+        match self.workload.tensors[base].role {
+            TensorRole::Weight | TensorRole::Input | TensorRole::Output => true,
+            TensorRole::Intermediate => is_updated(),
+        }
+    }
+
+    /// Bytes of each tensor that cross the wafer's edge: off-chip state is updated where it is, and intermediates stay in mode `fused`.
+    fn moves(&self, tensors: &[TensorId]) -> Vec<(TensorId, f64)> {
+        let is_update = self.workload.operators[self.operators[0]].phase == Phase::Update;
+        let crosses = |tensor: &TensorId| !is_update && (self.mode != Mode::Fused || self.lives_outside(*tensor));
+        tensors.iter().copied().filter(crosses).map(|tensor| (tensor, self.bytes(tensor))).collect()
+    }
+
+    fn plan(&self, op: OperatorId, least: f64) -> Plan {
+        let workload = self.workload;
+        let operator = &workload.operators[op];
+        let (a, b) = (operator.inputs[0], operator.inputs[1]);
+        let leaves = self.lives_outside(operator.output) && operator.phase == Phase::Backward;
+        let of_mask = |tensor: TensorId, transposes: bool| {
+            let mask: &BlockMask = workload.tensors[tensor].mask.as_deref()?;
+            Some(if transposes { Cow::Owned(mask.transposed()) } else { Cow::Borrowed(mask) })
+        };
+        let mask = if leaves { of_mask(operator.output, false) } else { of_mask(b, operator.options.transpose_b) };
+        let dtype = workload.tensors[a].dtype;
+        let (count, shape) = workload
+            .form(op)
+            .map_or((1, (1, 1, 1)), |form| ((form.instances * form.heads).max(1), (form.m, form.n, form.k)));
+        let macs = self.macs_of(dtype);
+        let product = Product { count, shape, element_bytes: dtype.bytes(), macs, mask: mask.as_deref(), leaves };
+        product::plan(self.chip, &product, least)
+    }
+
+    fn macs_of(&self, dtype: Dtype) -> u64 {
+        self.chip.core.macs.get(&dtype).copied().unwrap_or(1)
+    }
+
+    /// Cycles of functions: every core its part of the elements, a vector at a time; rows lie on one core each.
+    fn function_cycles(&self) -> f64 {
+        let of = |op: &OperatorId| {
+            let operator = &self.workload.operators[*op];
+            if operator.kind == OperatorKind::Gemm {
+                return 0.0;
+            }
+            let tensors = operator.inputs.iter().chain([&operator.output]);
+            let elements = tensors.map(|&t| self.workload.tensors[t].stored_elements()).max().unwrap_or(0);
+            let lanes = self.macs_of(self.workload.tensors[operator.output].dtype);
+            let each = (elements as f64 / self.chip.core.count as f64 / lanes as f64).ceil();
+            each * operator.kind.vector_steps() as f64
+        };
+        self.operators.iter().map(of).sum()
+    }
+
+    fn function_bytes(&self) -> f64 {
+        let of = |op: &OperatorId| {
+            let operator = &self.workload.operators[*op];
+            if operator.kind == OperatorKind::Gemm {
+                return 0.0;
+            }
+            let touched = operator.inputs.iter().chain([&operator.output]);
+            touched.map(|&t| self.workload.tensors[t].stored_bytes() as f64).sum::<f64>()
+        };
+        self.operators.iter().map(of).sum()
+    }
+
+    /// Cycles until the first of what streams is there.
+    fn latency(&self, streamed: f64) -> f64 {
+        let ns = self.chip.memory.iter().next().map_or(0.0, |tier| tier.latency_ns);
+        if streamed > 0.0 { ns * self.chip.clock_hz as f64 / 1e9 } else { 0.0 }
+    }
+}

@@ -1,0 +1,113 @@
+//! Laws and worked cases of wafers.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::product::{Product, plan};
+use super::run;
+use crate::arch::{self, AnyChip, Wafer};
+use crate::input::Override;
+use crate::mode::Mode;
+use crate::outcome::Outcome;
+use crate::sparsity::BlockMask;
+use crate::workload::{self, Workload};
+
+fn chip(sets: &[&str]) -> Wafer {
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
+    match arch::open(Path::new("arch/cs2.toml"), &sets) {
+        Ok(AnyChip::Wafer(chip)) => *chip,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn loaded(name: &str, sets: &[String]) -> Workload {
+    let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
+    workload::load(Path::new(&format!("workloads/{name}.toml")), &sets, 0).expect("a workload")
+}
+
+fn fused(chip: &Wafer, workload: &Workload) -> Outcome {
+    run(chip, workload, &[Mode::Fused]).expect("it runs").remove(0)
+}
+
+fn product(shape: (u64, u64, u64), mask: Option<&BlockMask>) -> Product<'_> {
+    Product { count: 1, shape, element_bytes: 2, macs: 4, mask, leaves: false }
+}
+
+#[test]
+fn by_hand() {
+    // 4 cores, 8 rows, 6 columns, a depth of 2: 2 slices x 2 groups of 4 rows take 6 x (1 + 1) + 6; 1 slice x 4 groups of 2 rows take
+    // 12 x (1 + 1); the first way is taken.
+    let small = chip(&["arch.core.count=4", "arch.fabric.link_bytes_per_cycle=4096", "arch.fabric.hop_cycles=0"]);
+    let of = plan(&small, &product((8, 6, 2), None), 0.0);
+    assert_eq!((of.cycles as u64, of.busiest as u64, of.cores), (18, 18, 4));
+    // Links of 4 bytes: 6 columns x 4 rows x 4 bytes of sums.
+    let slow = chip(&["arch.core.count=4", "arch.fabric.link_bytes_per_cycle=4", "arch.fabric.hop_cycles=0"]);
+    let of = plan(&slow, &product((8, 6, 2), None), 0.0);
+    assert_eq!((of.cycles as u64, of.is_bound_by_links), (24, false));
+    // A row of the matrix without elements: its slice only passes sums on, and the other decides.
+    let mut mask = BlockMask::empty(2, 6, (1, 1));
+    (0..6).for_each(|n| mask.keep(1, n));
+    let of = plan(&small, &product((8, 6, 2), Some(&mask)), 0.0);
+    assert_eq!((of.busiest as u64, of.elements as u64), (12, 6));
+}
+
+#[test]
+fn every_stored_weight_streams_once_and_nothing_else() {
+    let chip = chip(&[]);
+    let sparse = loaded("gpt13b-mlp-sparse", &[]);
+    let outcome = fused(&chip, &sparse);
+    // X and Y of 20 MiB, an eighth of 2 x 200 MiB with two bytes of index for two of value.
+    assert_eq!(outcome.traffic().off_chip_bytes() >> 20, 20 + 20 + 2 * 200 / 8 * 2);
+    let seconds = outcome.cycles as f64 / chip.clock_hz as f64;
+    let streamed = outcome.traffic().off_chip_bytes() as f64 / 150e9;
+    assert!(seconds >= streamed && seconds < 1.2 * streamed, "{seconds} {streamed}");
+}
+
+#[test]
+fn speed_up_follows_sparsity() {
+    let chip = chip(&[]);
+    let shape = (65_536, 12_288, 12_288);
+    let dense = plan(&chip, &product(shape, None), 0.0).cycles;
+    let mut before = 0.0;
+    for density in [0.5, 0.25, 0.2, 0.1] {
+        let mask = BlockMask::random(12_288, 12_288, (1, 1), density, 7);
+        let faster = dense / plan(&chip, &product(shape, Some(&mask)), 0.0).cycles;
+        assert!((0.75..=1.0).contains(&(faster * density)), "{faster} at density {density}");
+        assert!(faster > before);
+        before = faster;
+    }
+    // As many elements, all in the first half of the rows: half of the slices wait.
+    let mut skewed = BlockMask::empty(12_288, 12_288, (64, 64));
+    (0..96).for_each(|k| (0..96).for_each(|n| skewed.keep(k, n)));
+    let even = BlockMask::random(12_288, 12_288, (64, 64), 0.25, 7);
+    let [skewed, even] = [&skewed, &even].map(|mask| plan(&chip, &product(shape, Some(mask)), 0.0).cycles);
+    assert!(skewed > 1.3 * even, "{skewed} {even}");
+}
+
+proptest! {
+    #[test]
+    fn nothing_beats_its_bound_and_more_of_anything_is_no_slower(
+        tokens in 1u64..5000, d_model in 3u64..40, d_ff in 3u64..80, cores in 100u64..100_000,
+    ) {
+        let sets = [("tokens", tokens), ("d_model", d_model * 16), ("d_ff", d_ff * 16)];
+        let sets = sets.map(|(dim, value)| format!("workload.dims.{dim}={value}"));
+        let workload = loaded("gpt13b-mlp-sparse", &sets);
+        let cores = format!("arch.core.count={cores}");
+        let room = "arch.core.sram_bytes=100000000";
+        let with = |more: Option<&str>| {
+            let sets: Vec<&str> = [cores.as_str(), room].into_iter().chain(more).collect();
+            run(&chip(&sets), &workload, &Mode::ALL).expect("it fits")
+        };
+        let plain = with(None);
+        for outcome in &plain {
+            prop_assert!(outcome.bound_cycles <= outcome.cycles, "{} of {}", outcome.bound_cycles, outcome.cycles);
+            prop_assert_eq!(outcome.cycles, outcome.sections.iter().map(|section| section.cycles).sum::<u64>());
+        }
+        for more in ["arch.memory.memoryx.bandwidth_gb_per_s=2000", "arch.fabric.link_bytes_per_cycle=64", "arch.core.weight_cycles=0"] {
+            for (more, plain) in with(Some(more)).iter().zip(&plain) {
+                prop_assert!(more.cycles <= plain.cycles);
+            }
+        }
+    }
+}
