@@ -5,7 +5,7 @@
 //! assignment of memory spaces in compilers for such chips).
 
 use crate::index::Id;
-use crate::workload::{Moved, OperatorId, TensorId, TensorRole, Uses, Workload};
+use crate::workload::{Moved, OperatorId, TensorId, TensorRole, Uses, Workload, kernel_of};
 
 /// What stays.
 #[derive(Debug, Default)]
@@ -30,10 +30,7 @@ impl Resident {
         room: f64,
     ) -> Self {
         let mut resident = Self::none(workload, kernels.len());
-        let mut kernel_of = vec![0; workload.operators.len()];
-        for (index, kernel) in kernels.iter().enumerate() {
-            kernel.iter().for_each(|op| kernel_of[op.index()] = index);
-        }
+        let kernel_of = kernel_of(workload, kernels);
         let key = |op: OperatorId| {
             let operator = &workload.operators[op];
             (operator.block, operator.repeat, operator.every)
@@ -58,7 +55,9 @@ impl Resident {
             let bytes = workload.tensors[tensor].stored_bytes() as f64;
             let held = &mut resident.held[from..=to];
             if !resident.stays[tensor.index()] && held.iter().all(|held| held + bytes <= room) {
-                held.iter_mut().for_each(|held| *held += bytes);
+                for held in held {
+                    *held += bytes;
+                }
                 resident.stays[tensor.index()] = true;
             }
         }

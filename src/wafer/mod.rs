@@ -20,7 +20,7 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
 use crate::workload::{
-    Moved, OperatorId, OperatorKind, Phase, TensorRole, Uses, Workload, kernels_with_epilogues, moved,
+    Moved, OperatorId, OperatorKind, Phase, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues, moved,
 };
 
 /// Runs a workload on a wafer in each of `modes`.
@@ -56,10 +56,7 @@ fn run_mode(chip: &Wafer, workload: &Workload, mode: Mode) -> Result<Outcome, Di
 
 /// Bytes of activations that are on the wafer through each kernel: from the kernel that makes them to the last that reads them.
 fn live(workload: &Workload, uses: &Uses, lists: &[Vec<OperatorId>], all: &[Moved]) -> Vec<f64> {
-    let mut kernel_of = vec![0; workload.operators.len()];
-    for (index, kernel) in lists.iter().enumerate() {
-        kernel.iter().for_each(|op| kernel_of[op.index()] = index);
-    }
+    let kernel_of = kernel_of(workload, lists);
     let mut changes = vec![0.0; lists.len() + 1];
     let mut seen = vec![false; workload.tensors.len()];
     for (at, moved) in all.iter().enumerate() {

@@ -17,6 +17,17 @@ pub struct Moved {
     pub writes: Vec<TensorId>,
 }
 
+/// The kernel that each operator is in, by the operator's index; kernels are lists of operators.
+pub fn kernel_of(workload: &Workload, kernels: &[impl AsRef<[OperatorId]>]) -> Vec<usize> {
+    let mut kernel_of = vec![0; workload.operators.len()];
+    for (index, kernel) in kernels.iter().enumerate() {
+        for op in kernel.as_ref() {
+            kernel_of[op.index()] = index;
+        }
+    }
+    kernel_of
+}
+
 /// What each kernel, a list of operators, moves. Tensors that stay inside their kernel (`stays`) are not moved.
 pub fn moved(
     workload: &Workload,
@@ -24,10 +35,7 @@ pub fn moved(
     kernels: &[&[OperatorId]],
     stays: &dyn Fn(TensorId) -> bool,
 ) -> Vec<Moved> {
-    let mut kernel_of = vec![0; workload.operators.len()];
-    for (index, kernel) in kernels.iter().enumerate() {
-        kernel.iter().for_each(|op| kernel_of[op.index()] = index);
-    }
+    let kernel_of = kernel_of(workload, kernels);
     let of = |(index, kernel): (usize, &&[OperatorId])| {
         let mut moved = Moved::default();
         for &op in *kernel {
