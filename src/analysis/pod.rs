@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::diagnostics::{Diagnostic, number};
 use crate::import;
 use crate::input::Override;
-use crate::model::{Architecture, Position, preset};
+use crate::model::{Architecture, ExpertLoad, Extras, Position, preset};
 use crate::pod::{self, Detail, Job, Parallel, Stack, System, TrainingStep};
 
 /// What is run on which system.
@@ -36,6 +36,8 @@ pub struct PodRequest<'a> {
     pub stage_layers: Option<&'a str>,
     /// Every chip is simulated on its own, not a stage as one.
     pub flat: bool,
+    /// How tokens fall on experts: a word or a file; at random if not given.
+    pub expert_load: Option<&'a str>,
 }
 
 /// Most chips that are simulated one by one.
@@ -84,7 +86,8 @@ pub fn pod<T>(
 }
 
 pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
-    let (model, mut architecture, trained_with) = model(args.model)?;
+    let (model, mut architecture, trained_with) = model(args.model, true)?;
+    let expert_load = expert_load(args.expert_load, &architecture)?;
     let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.sequence.unwrap_or(1))];
     if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
         return Err(Diagnostic::new(format!("`{flag}` is {count}, expected a count from 1 to 2^24")));
@@ -97,7 +100,18 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
     let stage_layers = args.stage_layers.map(stage_layers).transpose()?;
     let predicted = args.predicted;
     let (batch, micro_batch) = (args.batch, args.micro_batch);
-    Ok(Job { model, architecture, parallel, batch, micro_batch, sequence, density, predicted, stage_layers })
+    Ok(Job {
+        model,
+        architecture,
+        parallel,
+        batch,
+        micro_batch,
+        sequence,
+        density,
+        predicted,
+        stage_layers,
+        expert_load,
+    })
 }
 
 /// Layers of stages, as `1,3.5,3`.
@@ -121,11 +135,30 @@ pub(super) fn density(sparsity: Option<f64>) -> Result<Option<f64>, Diagnostic> 
     density.transpose()
 }
 
-/// A preset, or the model of a config.json.
-pub(super) fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
+/// How tokens fall on the experts of a model.
+fn expert_load(given: Option<&str>, architecture: &Architecture) -> Result<ExpertLoad, Diagnostic> {
+    let Some(text) = given else { return Ok(ExpertLoad::default()) };
+    let load = import::expert_load(text)?;
+    let Some(experts) = architecture.extras.experts else {
+        let title = "`--expert-load` is for models with experts, and this one has none";
+        return Err(Diagnostic::new(title).with_help("leave it out"));
+    };
+    match &load {
+        ExpertLoad::Measured(counts) if counts.len() as u64 != experts.count => {
+            let title =
+                format!("`--expert-load` names a file of {} experts, the model has {}", counts.len(), experts.count);
+            Err(Diagnostic::new(title).with_help("one number a line for each expert"))
+        }
+        _ => Ok(load),
+    }
+}
+
+/// A preset, or the model of a config.json. Experts are refused, or in a config.json taken as one block, unless they are kept.
+pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
     if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-        let (model, architecture, sequence) = import::architecture(Path::new(name))?;
-        if let Some(part) = architecture.unusual() {
+        let (model, architecture, sequence) = import::architecture(Path::new(name), keeps_experts)?;
+        let without = Extras { experts: None, ..architecture.extras };
+        if let Some(part) = (Architecture { extras: without, ..architecture }).unusual() {
             let title = format!("`--model {name}`: {model} has {part}, which are not modelled on many chips yet");
             return Err(Diagnostic::new(title).with_help("`rdusim compare --workload` runs it on one chip"));
         }
@@ -137,6 +170,10 @@ pub(super) fn model(name: &str) -> Result<(String, Architecture, u64), Diagnosti
         return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
     }
     let (architecture, sequence) = preset(&name)?;
+    if architecture.extras.experts.is_some() && !keeps_experts {
+        let title = format!("{name} has experts, which are modelled in training alone");
+        return Err(Diagnostic::new(title).with_help("name another model, or `--phase training`"));
+    }
     Ok((name, architecture, sequence))
 }
 

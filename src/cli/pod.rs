@@ -98,7 +98,8 @@ pub(super) struct PodArgs {
     /// What is done with it
     #[arg(long, value_enum)]
     pub(super) phase: PodPhase,
-    /// Decomposition: tp, pp, dp, cp and context (ring, ulysses), sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1,
+    /// Decomposition: tp, pp, dp, cp and context (ring, ulysses), ep with capacity (dropless, or a factor), exchange (exposed,
+    /// overlapped:PARTS) and experts (near, far), sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1,
     /// pipedream), recompute (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload
     /// (none, optimizer), optimizer (adam, adam-8bit, lion, adafactor, sgd), gradients (bf16, fp32, int8, powersgd:RANK),
     /// order (tp-dp-pp, tp-pp-dp); such as tp=8,pp=4,dp=2
@@ -131,6 +132,10 @@ pub(super) struct PodArgs {
     /// Training: layers of each stage, the first first, halves too: such as 3,3.5,1.5 [default: equal shares]
     #[arg(long, value_name = "N,...")]
     pub(super) stage_layers: Option<String>,
+    /// Training, of a model with experts: how tokens fall on them: `even`, `uniform`, `zipf:A` or a file of a number an expert
+    /// [default: uniform]
+    #[arg(long, value_name = "LOAD")]
+    pub(super) expert_load: Option<String>,
     /// Training: simulate every chip on its own, not a stage as one: the same result, later
     #[arg(long)]
     pub(super) flat: bool,
@@ -168,6 +173,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         predicted: args.predicted_tokens,
         stage_layers: args.stage_layers.as_deref(),
         flat: args.flat,
+        expert_load: args.expert_load.as_deref(),
     };
     let failures = args.goodput.failures()?;
     if args.search {

@@ -2,6 +2,7 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod expert_presets;
 mod experts;
 mod extras;
 mod layers;
@@ -10,7 +11,8 @@ mod preset;
 mod storage;
 mod write;
 
-pub use experts::{ExpertLoad, Experts};
+pub use expert_presets::EXPERT_PRESETS;
+pub use experts::{ExpertLoad, Experts, expected_above};
 pub use extras::{Extras, Latent};
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};

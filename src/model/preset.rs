@@ -1,5 +1,6 @@
 //! Published models and the dimensions that make them.
 
+use super::expert_presets::EXPERT_PRESETS;
 use super::extras::Extras;
 use crate::diagnostics::Diagnostic;
 
@@ -117,7 +118,7 @@ pub struct Preset {
     pub sequence: u64,
 }
 
-const NO_EXTRAS: Extras = Extras {
+pub(super) const NO_EXTRAS: Extras = Extras {
     head_width: None,
     attention_bias: false,
     head_norm: false,
@@ -128,7 +129,7 @@ const NO_EXTRAS: Extras = Extras {
     dense_layers: 0,
 };
 
-const GPT2: Architecture = Architecture {
+pub(super) const GPT2: Architecture = Architecture {
     hidden: 768,
     layers: 12,
     heads: 12,
@@ -325,11 +326,10 @@ pub fn preset(name: &str) -> Result<(Architecture, u64), Diagnostic> {
         "llama" => return Ok((LLAMA, 4096)),
         _ => {}
     }
-    PRESETS.iter().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(
-        || {
-            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-            Diagnostic::new(format!("there is no model {name:?}"))
-                .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
-        },
-    )
+    let all = || PRESETS.iter().chain(&EXPERT_PRESETS);
+    all().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(|| {
+        let names: Vec<&str> = all().map(|preset| preset.name).collect();
+        Diagnostic::new(format!("there is no model {name:?}"))
+            .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
+    })
 }

@@ -2,7 +2,7 @@
 //! comes after. Times of computing are those of the chip's simulation; what moves is given as bytes, for whoever simulates links.
 
 use super::collective::CollectiveKind;
-use super::optimizer::gradient_bytes;
+use super::optimizer::gradient_parts;
 use super::parallel::{Job, Recompute};
 use super::pass::{Pass, Pieces};
 use super::schedule::{PassKind, Work, order};
@@ -86,6 +86,10 @@ impl<'s> ExecutionTraces<'s> {
             let title =
                 format!("cp = {}: exchanges within attention are not written as execution traces", job.parallel.cp);
             return Err(Diagnostic::new(title).with_help("leave `--chakra` or cp out"));
+        }
+        if job.experts().is_some() {
+            let title = format!("{} has experts, whose exchanges are not written as execution traces", job.model);
+            return Err(Diagnostic::new(title).with_help("leave `--chakra` out, or name a model without experts"));
         }
         let comm = tensor_comm(system, stack, job)?;
         let pieces = pieces(system, stack, job, &comm)?;
@@ -374,7 +378,7 @@ impl<'t, 's> Graph<'t, 's> {
         let mut waits: Vec<u64> = self.last.into_iter().chain(self.scatters.last().copied()).collect();
         let mut before = self.scatters.last().copied();
         for &kind in end_collectives(p) {
-            let bytes = if kind == CollectiveKind::AllReduce { gradient_bytes(job, self.stage) } else { weights };
+            let bytes = if kind == CollectiveKind::AllReduce { gradient_parts(job, self.stage)[0] } else { weights };
             let reduced = self.collective("reduce gradients", kind, (bytes, self.replicas()), &[after, before]);
             before = Some(reduced);
             waits.push(reduced);

@@ -1,6 +1,7 @@
 //! Memory of a chip by kind, and what would make a step fit.
 
-use super::optimizer::{left_out_bytes, state_bytes};
+use super::experts::most_rows;
+use super::optimizer::{left_out_bytes, state_parts};
 use super::parallel::{Job, Recompute, Schedule};
 use super::schedule::held;
 use super::system::{StackKind, System};
@@ -51,16 +52,23 @@ fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
 /// Memory of a stage at its peak.
 pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let p = &job.parallel;
-    let parameters = job.stage_parameters(stage);
+    let parts = job.stage_parts(stage);
     let held = held(p.schedule, (stage, p.pp), job.micro_batches());
     let (kept, scores) = layer_bytes(job, stack);
     let sbh = job.tokens() * job.micro_batch * job.architecture.hidden;
     let input = 2 * sbh / if p.sp { p.tp } else { 1 };
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
+    // Beyond what as many layers without experts keep; less where an expert's rows are narrower.
+    let (with, more) = (job.mixed_layers().1, expert_bytes(job));
+    let beside = if with > 0 { more.max(0) } else { 0 };
+    let of_layers = |each: u64| (layers.saturating_mul(each) as i128 + i128::from(with) * more).max(0) as u64;
     let mut activations = match p.recompute {
-        Recompute::None => (held * layers).saturating_mul(kept.saturating_add(scores)),
-        Recompute::Selective => (held * layers).saturating_mul(kept).saturating_add(scores),
-        Recompute::Full => (held * layers).saturating_mul(input).saturating_add(kept.saturating_add(scores)),
+        Recompute::None => held.saturating_mul(of_layers(kept.saturating_add(scores))),
+        Recompute::Selective => held.saturating_mul(of_layers(kept)).saturating_add(scores),
+        Recompute::Full => {
+            let one = kept.saturating_add(scores).saturating_add(beside as u64);
+            (held * layers).saturating_mul(input).saturating_add(one)
+        }
     };
     if stage + 1 == p.pp {
         // Logits in 2 bytes and in fp32.
@@ -73,18 +81,36 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     // Every micro-batch under way keeps the weights of its forward pass.
     let versions = if p.schedule == Schedule::PipeDream { held } else { 1 };
     Memory {
-        weights: (2 * parameters * versions).div_ceil(of_weights),
-        gradients: (2 * parameters).div_ceil(of_gradients),
-        optimizer: if p.offload { 0 } else { state_bytes(job, stage).div_ceil(of_state) },
+        weights: job.divided(parts.map(|parameters| 2 * parameters * versions), of_weights),
+        gradients: job.divided(parts.map(|parameters| 2 * parameters), of_gradients),
+        optimizer: if p.offload { 0 } else { job.divided(state_parts(job, stage), of_state) },
         activations,
         buffers: between
             + if p.tp > 1 { 2 * sbh } else { 0 }
             + whole_units(job, stage)
             + around(job)
+            + exchanged_bytes(job)
             + left_out_bytes(job, stage),
         held,
         stage,
     }
+}
+
+/// Bytes that a layer with experts keeps of a micro-batch beyond one without: rows as they came to the experts, what their products
+/// read and give, and the router's weights in fp32, in place of what the feed-forward block keeps.
+fn expert_bytes(job: &Job) -> i128 {
+    let (a, t) = (&job.architecture, job.parallel.tp);
+    let Some(experts) = job.experts() else { return 0 };
+    let (tokens, rows) = (job.tokens() * job.micro_batch, most_rows(job));
+    let block = i128::from(4 * tokens * a.feed_forward / t);
+    let of_experts = rows * (4 * a.hidden + 4 * experts.width / t);
+    let others = tokens * (4 * experts.shared / t + 4 * experts.count);
+    i128::from(of_experts) + i128::from(others) - block
+}
+
+/// Bytes of rows that are sent and received while tokens go to their experts, or come back.
+fn exchanged_bytes(job: &Job) -> u64 {
+    if job.parallel.experts.ep > 1 { 2 * 2 * most_rows(job) * job.architecture.hidden } else { 0 }
 }
 
 /// Bytes of keys and values, with their gradients, that come around from other chips while their own are read.
@@ -123,7 +149,10 @@ fn whole_units(job: &Job, stage: u64) -> u64 {
     if !p.shards_passes() {
         return 0;
     }
-    let mut units = vec![job.layer_parameters(); (job.layers_of_part() * p.schedule.parts()) as usize];
+    let (without, with) = job.mixed_layers();
+    let mut units = vec![job.layer_parameters(); (without * p.schedule.parts()) as usize];
+    let of_experts = job.expert_layer_parameters().iter().sum();
+    units.resize(units.len() + (with * p.schedule.parts()) as usize, of_experts);
     let (tokens, positions) = job.table_parameters();
     if stage == 0 {
         units.push(tokens + positions);
@@ -142,9 +171,10 @@ pub fn of_host(system: &System, job: &Job) -> u64 {
     if !p.offload {
         return 0;
     }
-    let most = (0..p.pp).map(|stage| state_bytes(job, stage)).max().unwrap_or(0);
+    let of_stage = |stage| job.divided(state_parts(job, stage), p.sharding()[0]);
+    let most = (0..p.pp).map(of_stage).max().unwrap_or(0);
     let chips = system.levels.first().map_or(1, |level| level.members).min(p.chips());
-    most.div_ceil(p.sharding()[0]).saturating_mul(chips)
+    most.saturating_mul(chips)
 }
 
 /// Memory of the fullest stage.

@@ -11,11 +11,13 @@ mod context;
 mod dragonfly;
 mod engine;
 mod execution_trace;
+mod experts;
 mod goodput;
 mod graph;
 mod kernels;
 mod memory;
 mod network;
+mod on_gpu;
 mod optimizer;
 mod parallel;
 mod pass;
@@ -29,7 +31,7 @@ mod system;
 mod tiles;
 mod training;
 
-pub use choices::{Context, Gradients, Optimizer};
+pub use choices::{Capacity, Context, Gradients, Mixture, Optimizer};
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
 pub use dragonfly::Dragonfly;
 pub use engine::{
@@ -37,6 +39,7 @@ pub use engine::{
     simulate,
 };
 pub use execution_trace::{ExecutionTraces, Operation, TraceNode};
+pub use experts::ExpertUse;
 pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};

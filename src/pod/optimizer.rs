@@ -23,11 +23,27 @@ fn matrices(job: &Job) -> Vec<(u64, u64)> {
     ]
 }
 
-/// The matrices of a stage on a chip, each with how many there are: those of layers, and tables.
-fn of_stage(job: &Job, stage: u64) -> Vec<(u64, u64, u64)> {
+/// The matrices of a stage on a chip, each with how many there are: those of layers, and tables; and those of experts.
+fn of_stage(job: &Job, stage: u64) -> [Vec<(u64, u64, u64)>; 2] {
     let (a, p) = (&job.architecture, &job.parallel);
+    let (_, with) = job.mixed_layers();
+    let with = with * p.schedule.parts();
     let layers = job.layers_of_stage(stage).ceil() as u64;
-    let mut list: Vec<(u64, u64, u64)> = matrices(job).into_iter().map(|(n, m)| (layers, n, m)).collect();
+    let mut list = Vec::new();
+    let mut of_experts = Vec::new();
+    for (at, (n, m)) in matrices(job).into_iter().enumerate() {
+        // Of layers with experts the first two, of attention.
+        let count = if at < 2 { layers } else { layers - with };
+        list.push((count, n, m));
+    }
+    if let Some(experts) = job.experts() {
+        let up = if a.activation == Activation::GatedSilu { 2 } else { 1 };
+        let block = |width: u64| [(a.hidden, up * width / p.tp), (width / p.tp, a.hidden)];
+        let local = with * (experts.count / p.experts.ep);
+        of_experts.extend(block(experts.width).map(|(n, m)| (local, n, m)));
+        list.push((with, a.hidden, experts.count));
+        list.extend(block(experts.shared).into_iter().filter(|_| experts.shared > 0).map(|(n, m)| (with, n, m)));
+    }
     let tokens = (1, a.vocabulary.div_ceil(p.tp), a.hidden);
     if stage == 0 {
         list.push(tokens);
@@ -38,40 +54,47 @@ fn of_stage(job: &Job, stage: u64) -> Vec<(u64, u64, u64)> {
     if stage + 1 == p.pp && (stage > 0 || !a.tied) {
         list.push(tokens);
     }
-    list
+    [list, of_experts]
 }
 
-/// Bytes of the optimiser's state of a stage on a chip, with the master weights in fp32, before it is divided.
-pub(super) fn state_bytes(job: &Job, stage: u64) -> u64 {
-    let parameters = job.stage_parameters(stage);
-    match job.parallel.optimizer {
-        Optimizer::Adam => 12 * parameters,
-        // Two moments of a byte.
-        Optimizer::Adam8bit => 6 * parameters + 2 * 4 * parameters.div_ceil(BLOCK),
-        Optimizer::Lion => 8 * parameters,
-        // Sums of the rows and of the columns of each matrix.
-        Optimizer::Adafactor => {
-            4 * parameters + of_stage(job, stage).iter().map(|(count, n, m)| 4 * count * (n + m)).sum::<u64>()
+/// Bytes of the optimiser's state of a stage on a chip, with the master weights in fp32, before it is divided: of what every replica
+/// has, and of experts.
+pub(super) fn state_parts(job: &Job, stage: u64) -> [u64; 2] {
+    let (parts, matrices) = (job.stage_parts(stage), of_stage(job, stage));
+    [0, 1].map(|at| {
+        let parameters = parts[at];
+        match job.parallel.optimizer {
+            Optimizer::Adam => 12 * parameters,
+            // Two moments of a byte.
+            Optimizer::Adam8bit => 6 * parameters + 2 * 4 * parameters.div_ceil(BLOCK),
+            Optimizer::Lion => 8 * parameters,
+            // Sums of the rows and of the columns of each matrix.
+            Optimizer::Adafactor => {
+                4 * parameters + matrices[at].iter().map(|(count, n, m)| 4 * count * (n + m)).sum::<u64>()
+            }
+            Optimizer::Sgd => 4 * parameters,
         }
-        Optimizer::Sgd => 4 * parameters,
-    }
+    })
 }
 
-/// Bytes that a chip's gradients of a stage are when replicas add them up.
-pub(super) fn gradient_bytes(job: &Job, stage: u64) -> u64 {
-    let parameters = job.stage_parameters(stage);
-    match job.parallel.gradients {
-        Gradients::Bf16 => 2 * parameters,
-        Gradients::Fp32 => 4 * parameters,
-        Gradients::Int8 => parameters + 4 * parameters.div_ceil(BLOCK),
-        // Two factors of each matrix; biases and norms as they are.
-        Gradients::PowerSgd(rank) => {
-            let list = of_stage(job, stage);
-            let in_matrices: u64 = list.iter().map(|(count, n, m)| count * n * m).sum();
-            let factors: u64 = list.iter().map(|(count, n, m)| count * rank_of(rank, *n, *m) * (n + m)).sum();
-            2 * (factors + parameters.saturating_sub(in_matrices))
+/// Bytes that a chip's gradients of a stage are when replicas add them up: of what every replica has, and of experts.
+pub(super) fn gradient_parts(job: &Job, stage: u64) -> [u64; 2] {
+    let (parts, matrices) = (job.stage_parts(stage), of_stage(job, stage));
+    [0, 1].map(|at| {
+        let parameters = parts[at];
+        match job.parallel.gradients {
+            Gradients::Bf16 => 2 * parameters,
+            Gradients::Fp32 => 4 * parameters,
+            Gradients::Int8 => parameters + 4 * parameters.div_ceil(BLOCK),
+            // Two factors of each matrix; biases and norms as they are.
+            Gradients::PowerSgd(rank) => {
+                let list = &matrices[at];
+                let in_matrices: u64 = list.iter().map(|(count, n, m)| count * n * m).sum();
+                let factors: u64 = list.iter().map(|(count, n, m)| count * rank_of(rank, *n, *m) * (n + m)).sum();
+                2 * (factors + parameters.saturating_sub(in_matrices))
+            }
         }
-    }
+    })
 }
 
 /// A matrix has no more than its smaller side.
@@ -95,7 +118,7 @@ pub(super) fn compression(job: &Job, stage: u64) -> Vec<KernelCall> {
         // What was left out is added; both factors, and their product; what is left out now.
         Gradients::PowerSgd(rank) => {
             let mut list = vec![stream(6.0), stream(6.0)];
-            for (count, n, m) in of_stage(job, stage) {
+            for (count, n, m) in of_stage(job, stage).into_iter().flatten() {
                 let r = rank_of(rank, n, m);
                 for shape in [(n, r, m), (m, r, n), (n, m, r)] {
                     list.push(KernelCall::Product { dtype: Dtype::Bf16, count, shape });

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::choices::{Context, Gradients, Optimizer, gradients};
+use super::choices::{Context, Gradients, Mixture, Optimizer, gradients};
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
-use crate::model::{Activation, Architecture, Norm, Position};
+use crate::model::{Activation, Architecture, ExpertLoad, Norm, Position};
 
 /// The order of micro-batches on the stages of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub struct Parallel {
     pub cp: u64,
     /// How they do.
     pub context: Context,
+    /// How experts are divided and fed, if the model has some.
+    pub experts: Mixture,
     /// Norms and dropout are divided along the sequence (Korthikanti et al., 2022).
     pub sp: bool,
     /// Order of micro-batches.
@@ -97,6 +99,7 @@ impl Default for Parallel {
             dp: 1,
             cp: 1,
             context: Context::Ring,
+            experts: Mixture::default(),
             sp: false,
             schedule: Schedule::OneForwardOneBackward,
             recompute: Recompute::None,
@@ -179,13 +182,19 @@ impl Parallel {
                     let found = Context::NAMES.iter().find(|(name, _)| *name == value);
                     parallel.context = found.ok_or_else(|| refuse(key, value, "ring or ulysses"))?.1;
                 }
-                "ep" | "seq_chunks" if count()? == 1 => {}
-                "ep" | "seq_chunks" => {
+                "seq_chunks" if count()? == 1 => {}
+                "seq_chunks" => {
                     return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
                 }
                 _ => {
+                    if let Some((_, expected)) = Mixture::KEYS.iter().find(|(known, _)| *known == key) {
+                        if !parallel.experts.read(key, value) {
+                            return Err(refuse(key, value, expected));
+                        }
+                        continue;
+                    }
                     let title = format!("`--parallel`: unknown key {key:?}");
-                    let keys = "keys are tp, pp, dp, cp, context, sp, schedule, recompute, zero, prefetch, offload, optimizer, gradients and order";
+                    let keys = "keys are tp, pp, dp, cp, context, ep, capacity, exchange, experts, sp, schedule, recompute, zero, prefetch, offload, optimizer, gradients and order";
                     return Err(Diagnostic::new(title).with_help(keys));
                 }
             }
@@ -299,6 +308,8 @@ pub struct Job {
     pub predicted: Option<u64>,
     /// Layers of each stage, halves too where attention and feed-forward block part; equal shares if not given.
     pub stage_layers: Option<Arc<[f64]>>,
+    /// How tokens fall on experts.
+    pub expert_load: ExpertLoad,
 }
 
 impl Job {
@@ -400,6 +411,7 @@ impl Job {
         }
         self.check_stages()?;
         self.check_context()?;
+        self.check_experts()?;
         if p.gradients != Gradients::Bf16 && p.zero > 0 {
             let title = format!(
                 "gradients={} is modelled with zero=0 only: all replicas expand the same sum",
@@ -465,13 +477,22 @@ impl Job {
         Ok(())
     }
 
-    /// Parameters of one layer on a chip, stored elements of its matrices.
+    /// Parameters of one layer without experts on a chip, stored elements of its matrices.
     pub fn layer_parameters(&self) -> u64 {
+        self.parameters_with(self.architecture.feed_forward)
+    }
+
+    /// Parameters of a layer with a feed-forward block of this width; 0 if it has none.
+    pub(super) fn parameters_with(&self, width: u64) -> u64 {
         let a = &self.architecture;
         let kv = a.hidden / a.heads * a.kv_heads;
         let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
-        let products = a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward);
-        let biases = if a.bias { (a.hidden + 2 * kv + a.feed_forward) / self.parallel.tp + 2 * a.hidden } else { 0 };
+        let products = a.hidden * (2 * a.hidden + 2 * kv + matrices * width);
+        let behind = if width > 0 { 2 * a.hidden } else { a.hidden };
+        let mut biases = if a.bias { (a.hidden + 2 * kv + width) / self.parallel.tp + behind } else { 0 };
+        if a.extras.attention_bias {
+            biases += (a.hidden + 2 * kv) / self.parallel.tp;
+        }
         let norms = if a.norm == Norm::Layer { 4 * a.hidden } else { 2 * a.hidden };
         let stored = (products as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
         stored / self.parallel.tp + biases + norms
@@ -487,7 +508,7 @@ impl Job {
     /// Parameters of a stage on a chip.
     pub fn stage_parameters(&self, stage: u64) -> u64 {
         let (tokens, positions) = self.table_parameters();
-        let mut all = (self.layers_of_stage(stage) * self.layer_parameters() as f64).ceil() as u64;
+        let mut all = self.stage_layer_parameters(stage);
         if stage == 0 {
             all += tokens + positions;
         }
@@ -502,8 +523,9 @@ impl Job {
         let a = &self.architecture;
         let kv = a.hidden / a.heads * a.kv_heads;
         let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
-        let products = (a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward)) as f64;
-        let products = products * self.density.unwrap_or(1.0);
+        let products = (a.hidden * (2 * a.hidden + 2 * kv)) as f64;
+        let products = products + (a.hidden * matrices) as f64 * self.mean_width();
+        let products = (products + self.mean_router_products()) * self.density.unwrap_or(1.0);
         let s = self.sequence as f64;
         let layer = 2.0 * s * products + 4.0 * s * s * a.hidden as f64;
         a.layers as f64 * layer + 2.0 * self.predicted_tokens() as f64 * (a.hidden * a.vocabulary) as f64

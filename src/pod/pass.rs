@@ -16,6 +16,8 @@ pub(super) struct Pass {
     pub tensor_comm: f64,
     /// What chips that share a sequence exchange and does not hide.
     pub context_comm: f64,
+    /// What chips that share experts exchange and does not hide.
+    pub expert_comm: f64,
     /// Waiting for the host to launch what follows.
     pub waiting: f64,
 }
@@ -35,6 +37,7 @@ impl Pass {
             recompute: self.recompute * n,
             tensor_comm: self.tensor_comm * n,
             context_comm: self.context_comm * n,
+            expert_comm: self.expert_comm * n,
             waiting: self.waiting * n,
         }
     }
@@ -47,13 +50,14 @@ impl Pass {
             recompute: self.recompute + other.recompute,
             tensor_comm: self.tensor_comm + other.tensor_comm,
             context_comm: self.context_comm + other.context_comm,
+            expert_comm: self.expert_comm + other.expert_comm,
             waiting: self.waiting + other.waiting,
         }
     }
 
     /// Seconds on the chip.
     pub(super) fn seconds(&self) -> f64 {
-        self.compute + self.recompute + self.tensor_comm + self.context_comm + self.waiting
+        self.compute + self.recompute + self.tensor_comm + self.context_comm + self.expert_comm + self.waiting
     }
 
     /// The same with what the chip waits for if the host takes `host` seconds to launch it: the host runs ahead where the
@@ -80,8 +84,10 @@ pub(super) struct PieceTime {
 /// Times of the pieces that stages are made of.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pieces {
-    /// All layers of a part.
+    /// All layers of a part that have no experts.
     pub layers: PieceTime,
+    /// All that have some.
+    pub expert_layers: PieceTime,
     /// The embedding.
     pub embedding: PieceTime,
     /// The logits and the loss.
@@ -91,6 +97,24 @@ pub(super) struct Pieces {
 }
 
 impl PieceTime {
+    /// One after the other.
+    #[must_use]
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            forward: self.forward.plus(other.forward),
+            backward: self.backward.plus(other.backward),
+            weights: self.weights.plus(other.weights),
+            update: self.update + other.update,
+        }
+    }
+
+    /// A share of it.
+    #[must_use]
+    pub(super) fn scaled(self, n: f64) -> Self {
+        let [forward, backward, weights] = [self.forward, self.backward, self.weights].map(|pass| pass.scaled(n));
+        Self { forward, backward, weights, update: self.update * n }
+    }
+
     /// From the seconds of each phase of a graph that holds forward and backward pass and the update of a micro-batch. Of layers that
     /// are computed again the backward sections do that too: as much of them as a forward pass takes.
     pub(super) fn of_phases(job: &Job, piece: Piece, seconds: impl Fn(Phase) -> f64) -> Self {
@@ -116,7 +140,7 @@ impl Pieces {
             layers: run(Piece::Layers(job.layers_of_part()))?,
             embedding: run(Piece::Embedding)?,
             logits: run(Piece::Logits)?,
-            received: 0.0,
+            ..Self::default()
         })
     }
 }

@@ -5,7 +5,7 @@
 //! reads them and given up after it, its gradients are scattered after each backward pass. Otherwise a pass is one unit.
 
 use super::collective::{Call, CollectiveKind, Planned};
-use super::engine::{Collective, Passes, Stream, Unit};
+use super::engine::{Collective, Passes, ReductionPhase, Stream, Unit};
 use super::parallel::{Job, Parallel, Schedule};
 use super::pass::{Pass, PieceTime, Pieces};
 use crate::diagnostics::Diagnostic;
@@ -14,11 +14,14 @@ use crate::diagnostics::Diagnostic;
 pub(super) const LAYER: usize = 0;
 const EMBEDDING: usize = 1;
 const LOGITS: usize = 2;
+/// A layer with experts.
+pub(super) const EXPERTS: usize = 3;
 
 /// What a part of a stage is made of: so many equal units of a kind, and the time of all of them.
-pub(super) struct Piece<'p> {
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
     pub(super) kind: usize,
-    pub(super) time: &'p PieceTime,
+    pub(super) time: PieceTime,
     pub(super) count: u64,
 }
 
@@ -28,14 +31,26 @@ pub(super) fn ns(seconds: f64) -> u64 {
 }
 
 /// The pieces of a part of a stage in the order of a forward pass.
-pub(super) fn pieces_of<'p>(job: &Job, pieces: &'p Pieces, (stage, part): (u64, u64)) -> Vec<Piece<'p>> {
+pub(super) fn pieces_of(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> Vec<Piece> {
     let p = &job.parallel;
-    let mut list = vec![Piece { kind: LAYER, time: &pieces.layers, count: job.layers_of_part() }];
+    let mut list = Vec::new();
+    match job.mixed_layers() {
+        (count, 0) => list.push(Piece { kind: LAYER, time: pieces.layers, count }),
+        (without, with) => {
+            // The last of as many layers has experts.
+            let (each, count) = (1.0 / with as f64, without / with);
+            let group = [
+                Piece { kind: LAYER, time: pieces.layers.scaled(each), count },
+                Piece { kind: EXPERTS, time: pieces.expert_layers.scaled(each), count: 1 },
+            ];
+            list.extend((0..with).flat_map(|_| group).filter(|piece| piece.count > 0));
+        }
+    }
     if stage == 0 && part == 0 {
-        list.insert(0, Piece { kind: EMBEDDING, time: &pieces.embedding, count: 1 });
+        list.insert(0, Piece { kind: EMBEDDING, time: pieces.embedding, count: 1 });
     }
     if stage + 1 == p.pp && part + 1 == p.schedule.parts() {
-        list.push(Piece { kind: LOGITS, time: &pieces.logits, count: 1 });
+        list.push(Piece { kind: LOGITS, time: pieces.logits, count: 1 });
     }
     list
 }
@@ -138,25 +153,36 @@ fn split(pass: Pass, count: u64, unit: Unit) -> impl Iterator<Item = Unit> {
 /// No protocol of the stack's library does them.
 pub(super) fn streams(
     job: &Job,
-    (groups, actors): (&[Vec<u64>], &[usize]),
+    (groups, holders, actors): (&[Vec<u64>], &[Vec<u64>], &[usize]),
     run: impl Fn(&Call<'_>) -> Result<Planned, Diagnostic>,
 ) -> Result<Vec<Stream>, Diagnostic> {
     let (tokens, positions) = job.table_parameters();
-    let sizes = [job.layer_parameters(), tokens + positions, tokens];
+    let [all, experts] = job.expert_layer_parameters();
+    let sizes = [[job.layer_parameters(), 0], [tokens + positions, 0], [tokens, 0], [all, experts]];
     let kinds: &[CollectiveKind] = match job.parallel.zero {
         3 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
         _ => &[CollectiveKind::ReduceScatter],
     };
     let mut streams = Vec::new();
     for &kind in kinds {
-        let collectives = sizes.iter().map(|parameters| {
-            let planned = run(&Call { kind, groups, bytes: 2 * parameters })?;
-            let delays = std::iter::once(ns(planned.latency_s)).chain(std::iter::repeat(0));
-            let phases = delays.zip(planned.phases.iter().map(|phase| phase.demand.clone())).collect();
-            Ok(Collective { phases, rate_share: planned.rate_share })
+        let collectives = sizes.iter().map(|[all, experts]| {
+            let mut phases = phases_of(&run(&Call { kind, groups, bytes: 2 * all })?);
+            if *experts > 0 && job.holders() > 1 {
+                phases.extend(phases_of(&run(&Call { kind, groups: holders, bytes: 2 * experts })?));
+            }
+            Ok(Collective { phases })
         });
         let collectives = collectives.collect::<Result<Vec<_>, Diagnostic>>()?;
         streams.push(Stream { actors: actors.to_vec(), collectives });
     }
     Ok(streams)
+}
+
+/// The phases of a collective as the engine takes them.
+pub(super) fn phases_of(planned: &Planned) -> Vec<ReductionPhase> {
+    let phases = planned.phases.iter().enumerate().map(|(at, phase)| {
+        let delay_ns = if at == 0 { ns(planned.latency_s) } else { 0 };
+        ReductionPhase { delay_ns, demand: phase.demand.clone(), rate_share: planned.rate_share }
+    });
+    phases.collect()
 }

@@ -1,19 +1,19 @@
 //! Seconds of the passes of a part of the model on one chip, from the chip's own simulation, and of the collectives in them.
 
-use super::choices::{Context, Gradients, Optimizer};
+use super::choices::{Gradients, Optimizer};
 use super::collective::{Call, CollectiveKind, plan};
 use super::context::ContextComm;
+use super::experts::ExpertComm;
 use super::graph::{self, Piece};
-use super::kernels;
 use super::network::Network;
+use super::on_gpu::on_gpu;
 use super::parallel::{Job, Recompute, Schedule};
-use super::pass::{Pass, PieceTime, Pieces};
+use super::pass::{PieceTime, Pieces};
 use super::system::{Stack, StackKind, System};
 use super::tiles;
-use crate::arch::{AnyChip, Chip, Gpu};
+use crate::arch::{AnyChip, Chip};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{KernelCall, kernel_seconds};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, StopReason};
 use crate::workload::{self, Phase};
@@ -41,6 +41,8 @@ pub(super) struct TensorComm {
     pub received_by_level: Vec<u64>,
     /// What chips that share a sequence exchange in a layer.
     pub context: ContextComm,
+    /// What chips that share experts exchange in a layer.
+    pub experts: ExpertComm,
 }
 
 /// The collectives of the tensor groups of the first stage, all at the same time, and of those that share a sequence.
@@ -49,9 +51,9 @@ pub(super) struct TensorComm {
 /// No protocol of the stack's library does them.
 pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorComm, Diagnostic> {
     let p = &job.parallel;
-    let context = ContextComm::new(system, job);
+    let (context, experts) = (ContextComm::new(system, job), ExpertComm::new(system, stack, job)?);
     if p.tp < 2 {
-        return Ok(TensorComm { context, ..TensorComm::default() });
+        return Ok(TensorComm { context, experts, ..TensorComm::default() });
     }
     let groups: Vec<Vec<u64>> =
         (0..p.replicas()).map(|replica| (0..p.tp).map(|rank| p.chip(0, replica, rank)).collect()).collect();
@@ -74,6 +76,7 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
             received: received.as_ref().map_or(0.0, |gather| gather.seconds),
             received_by_level: received.map_or_else(Vec::new, |gather| gather.by_level()),
             context,
+            experts,
         });
     }
     let (gather, scatter) = (run(CollectiveKind::AllGather)?, run(CollectiveKind::ReduceScatter)?);
@@ -90,6 +93,7 @@ pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<T
         by_level,
         backward_ratio: 1.5,
         context,
+        experts,
         ..TensorComm::default()
     })
 }
@@ -111,6 +115,10 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
         AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.parallel.cp > 1 => {
             let title = format!("cp = {}: sequences are shared between GPUs only", job.parallel.cp);
             Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
+        }
+        AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.experts().is_some() => {
+            let title = format!("{} has experts, which are trained on GPUs only", job.model);
+            Err(Diagnostic::new(title).with_help("gathering the tokens of an expert has no gradient in a graph"))
         }
         AnyChip::Bsp(_) | AnyChip::Rdu(_)
             if job.parallel.optimizer != Optimizer::Adam || job.parallel.gradients != Gradients::Bf16 =>
@@ -134,8 +142,9 @@ pub(super) fn finished(system: &System, job: &Job, comm: &TensorComm, raw: &Piec
     let (mut of, count) = (*raw, job.layers_of_part());
     of.received = comm.received;
     if matches!(system.chip, AnyChip::Gpu(_)) {
-        (of.layers.forward, of.layers.backward) = (raw.layers.forward.times(count), raw.layers.backward.times(count));
-        of.layers.weights = raw.layers.weights.times(count);
+        let (without, with) = job.mixed_layers();
+        of.layers = raw.layers.scaled(without as f64);
+        of.expert_layers = raw.expert_layers.scaled(with as f64);
         return of;
     }
     let again = if job.parallel.recompute == Recompute::Full { comm.forward } else { 0.0 };
@@ -144,78 +153,6 @@ pub(super) fn finished(system: &System, job: &Job, comm: &TensorComm, raw: &Piec
     of.embedding.forward.tensor_comm = comm.single;
     of.logits.backward.tensor_comm = comm.single;
     of
-}
-
-fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
-    if job.density.is_some() {
-        return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
-    }
-    if job.parallel.cp > 1 && job.parallel.context == Context::Ring && stack.kind != StackKind::Flash {
-        let title = format!("keys and values go around fused attention only, which {} has not", stack.kind.name());
-        return Err(Diagnostic::new(title).with_help("use `--stack flash`, or context=ulysses"));
-    }
-    let gap = gpu.launch.gap_us / 1e6;
-    let seconds = |calls: &[KernelCall]| -> Result<f64, Diagnostic> {
-        let times =
-            calls.iter().map(|call| kernel_seconds(gpu, call).map(|seconds| seconds * stack.kernel_factor + gap));
-        times.sum()
-    };
-    let forward_host = |launches: u64| launches as f64 * stack.host_us / 1e6;
-    let backward_host = |launches: u64| launches as f64 * stack.backward_host_us / 1e6;
-    let layer = kernels::layer(job, stack.kind);
-    let forward_s = seconds(&layer.forward)?;
-    let attention_s = seconds(&layer.attention)?;
-    let exchanged = |is_backward: bool| -> Result<f64, Diagnostic> {
-        let step = seconds(&[kernels::attention_step(job, is_backward)])?;
-        Ok(comm.context.exposed(is_backward, step))
-    };
-    let context_comm = [exchanged(false)?, exchanged(true)?];
-    let exchanges = [comm.context.launches(false), comm.context.launches(true)];
-    let forward =
-        Pass { compute: forward_s, tensor_comm: comm.forward, context_comm: context_comm[0], ..Pass::default() };
-    let [gathers, scatters] = job.parallel.sharding_launches();
-    let launches = layer.forward.len() as u64 + comm.launches + exchanges[0];
-    let (again, again_launches) = match job.parallel.recompute {
-        Recompute::None => (Pass::default(), 0),
-        Recompute::Selective => {
-            let again = Pass { recompute: attention_s, context_comm: context_comm[0], ..Pass::default() };
-            (again, layer.attention.len() as u64 + exchanges[0])
-        }
-        Recompute::Full => (Pass { compute: 0.0, recompute: forward_s, ..forward }, launches),
-    };
-    let forward = forward.launched(forward_host(launches + gathers));
-    let again = again.launched(forward_host(again_launches));
-    let is_split = job.parallel.schedule == Schedule::ZeroBubble;
-    // What a backward pass computes, in how many launches, and its pass for gradients of weights.
-    let parts = |passes: &kernels::Passes| -> Result<(f64, u64, Pass), Diagnostic> {
-        let (all, launches) = (seconds(&passes.backward)?, passes.backward.len() as u64);
-        if !is_split {
-            return Ok((all, launches, Pass::default()));
-        }
-        let (compute, of_weights) = (seconds(&passes.weights)?, passes.weights.len() as u64);
-        let weights = Pass { compute, ..Pass::default() }.launched(backward_host(of_weights));
-        Ok(((all - compute).max(0.0), launches - of_weights, weights))
-    };
-    let (compute, launches, weights) = parts(&layer)?;
-    let backward = Pass { compute, tensor_comm: comm.backward, context_comm: context_comm[1], ..Pass::default() };
-    let launches = launches + comm.launches + exchanges[1] + scatters;
-    let backward = again.plus(backward.launched(backward_host(launches)));
-    let plain = |passes: &kernels::Passes, forward_comm: f64, backward_comm: f64| -> Result<PieceTime, Diagnostic> {
-        let pass = |calls: &[KernelCall], comm: f64, host: f64| -> Result<Pass, Diagnostic> {
-            Ok(Pass { compute: seconds(calls)?, tensor_comm: comm, ..Pass::default() }.launched(host))
-        };
-        let forward = pass(&passes.forward, forward_comm, forward_host(passes.forward.len() as u64))?;
-        let (compute, launches, weights) = parts(passes)?;
-        let backward = Pass { compute, tensor_comm: backward_comm, ..Pass::default() };
-        let backward = backward.launched(backward_host(launches));
-        Ok(PieceTime { forward, backward, weights, update: 0.0 })
-    };
-    Ok(Pieces {
-        layers: PieceTime { forward, backward, weights, update: 0.0 },
-        embedding: plain(&kernels::embedding(job), comm.single, 0.0)?,
-        logits: plain(&kernels::logits(job), 0.0, comm.single)?,
-        received: 0.0,
-    })
 }
 
 fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::collective::{Call, CollectiveKind, Planned, plan};
-use super::engine::{Actor, Plan, Reduction, ReductionPhase, Simulated, Spent, simulate};
+use super::engine::{Actor, Plan, Reduction, Simulated, Spent, simulate};
+use super::experts::{self, ExpertUse, expert_use};
 use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
-use super::optimizer::{compression, gradient_bytes, notes as optimizer_notes, state_bytes};
+use super::optimizer::{compression, gradient_parts, notes as optimizer_notes, state_parts};
 use super::parallel::{Job, Schedule};
 use super::pass::{Pass, Pieces};
 use super::schedule::order;
@@ -39,6 +40,8 @@ pub struct StepTime {
     pub tensor_comm: f64,
     /// What chips that share a sequence exchange.
     pub context_comm: f64,
+    /// What chips that share experts exchange.
+    pub expert_comm: f64,
     /// Transfers between stages that it waits for.
     pub pipeline_comm: f64,
     /// Waiting for other stages.
@@ -76,6 +79,8 @@ pub struct TrainingStep {
     pub simulated: Simulated,
     /// One sentence each.
     pub notes: Vec<String>,
+    /// How visits of tokens to experts end, if the model has some.
+    pub experts: Option<ExpertUse>,
     /// What failures leave of a run of such steps, if that was asked for.
     pub goodput: Option<Goodput>,
 }
@@ -206,7 +211,7 @@ impl Builder<'_> {
     /// What a chip does of the update of its stage, and the whole; nothing where it does all of it.
     fn update_note(&self, stage: u64) -> Vec<String> {
         let share = self.optimizer_share();
-        if share <= 1.0 {
+        if share <= 1.0 || self.job.experts().is_some() {
             return Vec::new();
         }
         let times = self.optimizer(stage, share).ok().zip(self.optimizer(stage, 1.0).ok());
@@ -239,9 +244,18 @@ impl Builder<'_> {
         };
         // Gradients are scaled and their norm taken; then the state is read and written, gradients read and weights written.
         let of_gradients = if share > 1.0 { p.sharding()[1] as f64 } else { 1.0 };
-        let parameters = self.job.stage_parameters(stage) as f64;
-        let of_state = 2.0 * state_bytes(self.job, stage) as f64 + 4.0 * parameters;
-        let bytes = 6.0 * parameters / of_gradients + of_state / share;
+        let (parts, states) = (self.job.stage_parts(stage), state_parts(self.job, stage));
+        // Experts are shared out over those that have the same alone.
+        let ep = p.experts.ep as f64;
+        let bytes: f64 = [1.0, ep]
+            .iter()
+            .zip(parts.iter().zip(&states))
+            .map(|(fewer, (parameters, state))| {
+                let parameters = *parameters as f64;
+                let of_state = 2.0 * *state as f64 + 4.0 * parameters;
+                6.0 * parameters / (of_gradients / fewer).max(1.0) + of_state / (share / fewer).max(1.0)
+            })
+            .sum();
         let update = KernelCall::Stream { bytes, operations: bytes / 4.0 };
         compression(self.job, stage).iter().chain([&update]).map(|call| kernel_seconds(gpu, call)).sum()
     }
@@ -253,7 +267,7 @@ impl Builder<'_> {
         if !p.offload {
             return Ok(0.0);
         }
-        let bytes = state_bytes(self.job, stage).div_ceil(p.sharding()[0]);
+        let bytes = self.job.divided(state_parts(self.job, stage), p.sharding()[0]);
         let moving = bytes as f64 / (self.system.host.link_gb_per_s * 1e9);
         Ok((moving - self.optimizer(stage, self.optimizer_share())?).max(0.0))
     }
@@ -300,8 +314,9 @@ impl Builder<'_> {
             }
             for (members, groups) in groups.iter().filter(|_| p.shards_passes()) {
                 let members: Vec<usize> = members.iter().map(|at| stage as usize * per_stage + at).collect();
+                let holders = self.holders(stage, groups);
                 let groups = self.replicas(stage, groups);
-                let list = sharded::streams(self.job, (&groups, &members), |call| self.collective(call))?;
+                let list = sharded::streams(self.job, (&groups, &holders, &members), |call| self.collective(call))?;
                 for &member in &members {
                     actors[member].scatters = Some(streams.len());
                     actors[member].gathers = (list.len() > 1).then_some(streams.len() + 1);
@@ -338,21 +353,28 @@ impl Builder<'_> {
         ranks.iter().map(|&rank| (0..p.replicas()).map(|replica| p.chip(stage, replica, rank)).collect()).collect()
     }
 
+    /// Those of each of these tensor ranks of a stage that have the same experts.
+    fn holders(&self, stage: u64, ranks: &[u64]) -> Vec<Vec<u64>> {
+        ranks.iter().flat_map(|&rank| experts::groups(&self.job.parallel, (stage, rank), true)).collect()
+    }
+
     /// Reductions of gradients over the replicas, and of the token table between the stages that have it; bytes by level.
     fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
         let kinds = sharded::end_collectives(p);
         for stage in (0..p.pp).filter(|_| !kinds.is_empty()) {
-            let weights = 2 * self.job.stage_parameters(stage);
+            let (weights, gradients) = (self.job.stage_parts(stage), gradient_parts(self.job, stage));
             for (members, ranks) in Self::replica_groups(sets) {
-                let groups = self.replicas(stage, &ranks);
+                let groups = [self.replicas(stage, &ranks), self.holders(stage, &ranks)];
                 let actors = members.iter().map(|at| stage as usize * sets.len() + at).collect();
-                let plans = kinds.iter().map(|&kind| {
-                    let bytes =
-                        if kind == CollectiveKind::AllReduce { gradient_bytes(self.job, stage) } else { weights };
-                    self.collective(&Call { kind, groups: &groups, bytes })
-                });
+                let parts = if weights[1] > 0 && self.job.holders() > 1 { 2 } else { 1 };
+                let plans =
+                    (0..parts).flat_map(|part| kinds.iter().map(move |&kind| (part, kind))).map(|(part, kind)| {
+                        let is_sum = kind == CollectiveKind::AllReduce;
+                        let bytes = if is_sum { gradients[part] } else { 2 * weights[part] };
+                        self.collective(&Call { kind, groups: &groups[part], bytes })
+                    });
                 list.push(reduction(actors, &plans.collect::<Result<Vec<_>, _>>()?, &mut bytes));
             }
         }
@@ -390,7 +412,8 @@ impl Builder<'_> {
         }
         let s = |ns: u64| ns as f64 / 1e9;
         // What is left after rounding to nanoseconds goes to computing, so that all adds up.
-        let compute = s(spent.work) - all.recompute - all.tensor_comm - all.context_comm - all.waiting;
+        let comm_s = all.tensor_comm + all.context_comm + all.expert_comm;
+        let compute = s(spent.work) - all.recompute - comm_s - all.waiting;
         let updates = if p.schedule == Schedule::PipeDream { micro } else { 1 };
         let offload = s(ns(self.offload(stage as u64).unwrap_or(0.0)) * updates);
         let time = StepTime {
@@ -398,6 +421,7 @@ impl Builder<'_> {
             recompute: all.recompute,
             tensor_comm: all.tensor_comm,
             context_comm: all.context_comm,
+            expert_comm: all.expert_comm,
             pipeline_comm: s(spent.transfer),
             bubble: s(spent.bubble),
             data_comm: s(spent.reduce),
@@ -446,6 +470,7 @@ impl Builder<'_> {
             bound_s,
             simulated,
             notes,
+            experts: expert_use(job),
             goodput: None,
         }
     }
@@ -457,6 +482,8 @@ impl Builder<'_> {
         let attended_again = if p.recompute == super::parallel::Recompute::None { 0.0 } else { 1.0 };
         let passes = 1.0 + comm.backward_ratio + again;
         let layers = (job.architecture.layers * job.micro_batches()) as f64;
+        // Tokens go to their experts and come back, in each pass.
+        let mixed = job.experts().map_or(0.0, |experts| layers / experts.every as f64) * 2.0 * (2.0 + again);
         let of_level = |list: &[u64], level: usize| list.get(level).copied().unwrap_or(0);
         // Passes that begin with what another stage has sent.
         let received = 2 * (p.pp * p.schedule.parts() - 1) * job.micro_batches() * u64::from(p.pp > 1);
@@ -465,13 +492,14 @@ impl Builder<'_> {
             .map(|(at, level)| {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
                 let [forward, backward] = [0, 1].map(|pass| of_level(&comm.context.by_level[pass], at) as f64);
+                let exchanged = of_level(&comm.experts.by_level, at) as f64 * mixed;
                 let attended = layers * (forward * (1.0 + attended_again) + backward);
                 // Of the embedding's output, and of the gradient of what the logits read.
                 let ends = 2 * job.micro_batches() * of_level(&comm.single_by_level, at)
                     + received * of_level(&comm.received_by_level, at);
                 let sharded = of_level(streams, at);
                 let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);
-                (level.name.clone(), tensor.round() as u64 + attended.round() as u64 + rest)
+                (level.name.clone(), tensor.round() as u64 + attended.round() as u64 + exchanged.round() as u64 + rest)
             })
             .collect()
     }
@@ -481,10 +509,7 @@ impl Builder<'_> {
 fn reduction(actors: Vec<usize>, plans: &[Planned], bytes: &mut [u64]) -> Reduction {
     let mut phases = Vec::new();
     for plan in plans {
-        for (at, phase) in plan.phases.iter().enumerate() {
-            let delay = if at == 0 { ns(plan.latency_s) } else { 0 };
-            phases.push(ReductionPhase { delay_ns: delay, demand: phase.demand.clone(), rate_share: plan.rate_share });
-        }
+        phases.extend(sharded::phases_of(plan));
         for (sum, of_level) in bytes.iter_mut().zip(plan.by_level()) {
             *sum += of_level;
         }

@@ -22,7 +22,11 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("recompute", "computing again", time.recompute),
         ("tensor_comm_exposed", "tensor collectives", time.tensor_comm),
         ("pipeline_comm_exposed", "transfers between stages", time.pipeline_comm),
-        ("expert_comm_exposed", "", 0.0),
+        (
+            "expert_comm_exposed",
+            if time.expert_comm > 0.0 { "exchanges between the chips of experts" } else { "" },
+            time.expert_comm,
+        ),
         (
             "context_comm_exposed",
             if time.context_comm > 0.0 { "exchanges between the chips of a sequence" } else { "" },
@@ -56,7 +60,18 @@ pub(super) struct Document<'a> {
     traffic_bytes: IndexMap<&'a str, u64>,
     bound_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    experts: Option<ExpertsEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     goodput: Option<GoodputEntry>,
+}
+
+/// How a step's visits of tokens to experts end.
+#[derive(Serialize)]
+struct ExpertsEntry {
+    visits: f64,
+    dropped: f64,
+    padded_rows: f64,
+    imbalance: f64,
 }
 
 /// What failures leave; shares of the time.
@@ -83,6 +98,12 @@ pub(super) struct ParallelEntry {
     dp: u64,
     cp: u64,
     ep: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experts: Option<&'static str>,
     sp: u64,
     schedule: String,
     recompute: &'static str,
@@ -107,7 +128,10 @@ impl ParallelEntry {
             pp: p.pp,
             dp: p.dp,
             cp: p.cp,
-            ep: 1,
+            ep: p.experts.ep,
+            capacity: job.architecture.extras.experts.map(|_| p.experts.capacity_name()),
+            exchange: job.architecture.extras.experts.map(|_| p.experts.exchange_name()),
+            experts: job.architecture.extras.experts.map(|_| p.experts.place_name()),
             sp: u64::from(p.sp),
             schedule: p.schedule.name(),
             recompute: p.recompute.name(),
@@ -188,6 +212,12 @@ impl PodReport<'_> {
             time_s: parts(&step.time).into_iter().map(|(name, _, seconds)| (name, seconds)).collect(),
             traffic_bytes: step.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
             bound_s: step.bound_s,
+            experts: step.experts.map(|of| ExpertsEntry {
+                visits: of.visits,
+                dropped: of.dropped,
+                padded_rows: of.padded,
+                imbalance: of.imbalance,
+            }),
             goodput: step.goodput.map(|of| GoodputEntry {
                 mtbf_s: of.mtbf_s,
                 checkpoint_every_s: of.interval_s,
@@ -197,6 +227,19 @@ impl PodReport<'_> {
                 tokens_per_s: of.share * self.tokens_per_s(),
             }),
         }
+    }
+
+    /// How experts are divided, if there are some.
+    fn experts(&self) -> String {
+        let of = &self.job.parallel.experts;
+        let Some(experts) = self.job.architecture.extras.experts else { return String::new() };
+        let (count, each, capacity) = (experts.count, experts.each, of.capacity_name());
+        format!(
+            ", {count} experts, {each} a token, over ep {} ({}), capacity {capacity}, {}",
+            of.ep,
+            of.place_name(),
+            of.exchange_name()
+        )
     }
 
     /// The table for a terminal.
@@ -210,7 +253,7 @@ impl PodReport<'_> {
             p.tp,
             p.pp,
             p.dp,
-            if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() },
+            if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() } + &self.experts(),
             if p.sp { ", sequence parallel" } else { "" },
             p.schedule.name(),
             p.recompute.name(),
@@ -260,6 +303,16 @@ impl PodReport<'_> {
             table.add_row(vec![format!("between members of a {level}"), bytes(*count)]);
         }
         let _ = writeln!(text, "{}", table.trim_fmt());
+        if let Some(of) = step.experts {
+            let _ = writeln!(
+                text,
+                "\nexperts: {} visits of tokens a step, {} dropped, {} of all rows padding; the busiest chip has {:.2} times the mean",
+                si(of.visits, ""),
+                percent(of.dropped / of.visits),
+                percent(of.padded / (of.visits - of.dropped + of.padded)),
+                of.imbalance
+            );
+        }
         if let Some(of) = step.goodput {
             let _ = writeln!(
                 text,

@@ -39,6 +39,7 @@ mod penalties;
 mod pinned;
 mod pod;
 mod pod_context;
+mod pod_experts;
 mod pod_links;
 mod pod_optimizer;
 mod pod_search;

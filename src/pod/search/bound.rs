@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::super::collective::{Call, CollectiveKind, plan};
 use super::super::network::Network;
-use super::super::optimizer::gradient_bytes;
+use super::super::optimizer::gradient_parts;
 use super::super::parallel::{Job, Recompute, Schedule};
 use super::super::pass::{Pass, PieceTime, Pieces};
 use super::super::sharded::{end_collectives, ns};
@@ -26,6 +26,7 @@ pub(super) struct PieceKey {
     shape: (u64, u64, bool),
     recompute: u64,
     launches: [u64; 2],
+    ep: u64,
     is_split: bool,
     /// Layers and micro-batches that are compiled into a section of an RDU.
     compiled: (u64, u64),
@@ -33,8 +34,8 @@ pub(super) struct PieceKey {
     dp: u64,
 }
 
-/// Tensor collectives: tensor ranks, replicas, sequences of a micro-batch, sequence parallelism.
-type CommKey = (u64, u64, u64, bool);
+/// Tensor collectives: tensor ranks, replicas, sequences of a micro-batch, sequence parallelism, chips that share experts.
+type CommKey = (u64, u64, u64, bool, u64);
 /// Reductions of replicas: tensor ranks, replicas, bytes, kind.
 type ReduceKey = (u64, u64, u64, CollectiveKind);
 /// Collectives with how often each is done in a step.
@@ -94,18 +95,20 @@ impl<'s> Bounds<'s> {
             shape: (p.tp, job.micro_batch, p.sp),
             recompute: Recompute::NAMES.iter().position(|(_, kind)| *kind == p.recompute).unwrap_or(0) as u64,
             launches: p.sharding_launches(),
+            ep: p.experts.ep,
             is_split: p.schedule == Schedule::ZeroBubble,
             compiled: if is_gpu { (0, 0) } else { (job.layers_of_part(), job.micro_batches()) },
-            dp: if exposed && is_gpu && p.tp * p.cp > 1 { p.replicas() } else { 0 },
+            dp: if exposed && is_gpu && p.tp * p.cp * p.experts.ep > 1 { p.replicas() } else { 0 },
         }
     }
 
     fn comm_key(job: &Job) -> CommKey {
         (
             job.parallel.tp,
-            if job.parallel.tp > 1 || job.parallel.cp > 1 { job.parallel.replicas() } else { 0 },
+            if job.parallel.tp * job.parallel.cp * job.parallel.experts.ep > 1 { job.parallel.replicas() } else { 0 },
             job.micro_batch,
             job.parallel.sp,
+            job.parallel.experts.ep,
         )
     }
 
@@ -118,11 +121,13 @@ impl<'s> Bounds<'s> {
     fn reductions(job: &Job) -> (Repeated, Repeated) {
         let p = &job.parallel;
         let key = |kind, bytes: u64| (p.tp, p.replicas(), bytes, kind);
-        let of_stage =
-            |kind| if kind == CollectiveKind::AllReduce { gradient_bytes(job, 0) } else { 2 * job.stage_parameters(0) };
+        // Of experts, which fewer chips have, nothing is counted.
+        let of_stage = |kind| {
+            if kind == CollectiveKind::AllReduce { gradient_parts(job, 0)[0] } else { 2 * job.stage_parts(0)[0] }
+        };
         let after = end_collectives(p).iter().map(|kind| (1, key(*kind, of_stage(*kind)))).collect();
         let layers = job.micro_batches() * job.layers_of_part() * p.schedule.parts();
-        let layer = 2 * job.layer_parameters();
+        let layer = 2 * job.layer_parameters().min(job.expert_layer_parameters()[0]);
         let kinds: &[(u64, CollectiveKind)] = match p.zero {
             _ if !p.shards_passes() => &[],
             2 => &[(1, CollectiveKind::ReduceScatter)],
@@ -212,7 +217,7 @@ impl<'s> Bounds<'s> {
             let pass = |seconds: f64| Pass { compute: seconds.max(0.0), ..Pass::default() };
             PieceTime { forward: pass(forward), backward: pass(2.0 * forward + again), ..PieceTime::default() }
         };
-        Pieces { layers: of(products, again), embedding: PieceTime::default(), logits: of(logits, 0.0), received: 0.0 }
+        Pieces { layers: of(products, again), logits: of(logits, 0.0), ..Pieces::default() }
     }
 
     /// No step of the candidate takes fewer seconds.
@@ -229,7 +234,7 @@ impl<'s> Bounds<'s> {
             [piece.forward, piece.backward, piece.weights].map(|pass| ns(pass.seconds()).saturating_sub(ROUNDING_NS))
         };
         let mut times = Times {
-            layers: of(&pieces.layers),
+            layers: of(&pieces.layers.plus(pieces.expert_layers)),
             embedding: of(&pieces.embedding),
             logits: of(&pieces.logits),
             hops: vec![0; job.parallel.pp as usize],

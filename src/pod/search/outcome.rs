@@ -162,6 +162,8 @@ fn slower(step: &TrainingStep, best: &TrainingStep) -> String {
             ("computing", time.compute),
             ("computing again", time.recompute),
             ("tensor collectives", time.tensor_comm),
+            ("exchanges within a sequence", time.context_comm),
+            ("exchanges between experts", time.expert_comm),
             ("transfers between stages", time.pipeline_comm),
             ("bubbles", time.bubble),
             ("reducing gradients and gathering weights", time.data_comm),

@@ -4,7 +4,7 @@ use super::super::parallel::Parallel;
 use super::super::system::{Stack, StackKind, System};
 use super::super::training::step;
 use super::*;
-use crate::model::{Architecture, preset};
+use crate::model::{Architecture, ExpertLoad, preset};
 use crate::pod::dgx_a100;
 
 fn base(batch: u64, parallel: &str) -> Job {
@@ -21,6 +21,7 @@ fn base(batch: u64, parallel: &str) -> Job {
         density: None,
         predicted: None,
         stage_layers: None,
+        expert_load: ExpertLoad::default(),
     }
 }
 
