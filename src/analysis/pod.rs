@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::diagnostics::{Diagnostic, number};
 use crate::import;
-use crate::input::Override;
+use crate::input::{self, Override};
 use crate::model::{Architecture, ExpertLoad, Extras, Position, preset};
-use crate::pod::{self, Detail, Job, Parallel, Stack, System, TrainingStep};
+use crate::pod::{self, Detail, Job, Parallel, Stack, Stragglers, System, TrainingStep};
 
 /// What is run on which system.
 #[derive(Debug, Clone)]
@@ -65,11 +65,11 @@ pub fn pod<T>(
     if memory.peak() > system.chip_memory_bytes() {
         return Err(does_not_fit(&system, &job, stack));
     }
-    let on_host = pod::of_host(&system, &job);
+    let on_host = pod::of_host(&system, &job, stack.kind);
     if on_host > system.host.memory_bytes {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let title = format!(
-            "{}: the optimiser's state of the chips of one host is {:.1} GiB, its memory {:.1}",
+            "{}: what the chips of one host keep with it is {:.1} GiB, its memory {:.1}",
             job.model,
             gib(on_host),
             gib(system.host.memory_bytes)
@@ -112,6 +112,33 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
         stage_layers,
         expert_load,
     })
+}
+
+/// Most bytes of a file of shares.
+const MOST_SHARES: u64 = 1 << 24;
+
+/// How much longer chips compute: a distribution by its name, or a file of a share a line.
+///
+/// # Errors
+/// A word that is none and no file, and a line that is no share.
+pub fn stragglers(text: &str) -> Result<Stragglers, Diagnostic> {
+    if let Some(known) = Stragglers::parse(text)? {
+        return Ok(known);
+    }
+    let path = Path::new(text);
+    if !path.exists() {
+        let title =
+            format!("`--stragglers {text}`: no such file, and none of `normal:DEVIATION` and `exponential:MEAN`");
+        return Err(Diagnostic::new(title).with_help("a file has a share for each chip, one a line"));
+    }
+    let all = input::read_text(path, MOST_SHARES)
+        .map_err(|why| Diagnostic::new(format!("cannot read `{}`: {why}", path.display())))?;
+    let lines = (1..).zip(all.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let shares = lines.map(|(number, line)| {
+        let refused = || Diagnostic::new(format!("{}:{number}: found {line:?}, expected a share", path.display()));
+        line.trim().parse::<f64>().map_err(|_| refused())
+    });
+    Stragglers::measured(&shares.collect::<Result<Vec<f64>, Diagnostic>>()?)
 }
 
 /// Layers of stages, as `1,3.5,3`.

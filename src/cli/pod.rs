@@ -175,7 +175,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         flat: args.flat,
         expert_load: args.expert_load.as_deref(),
     };
-    let failures = args.goodput.failures()?;
+    let (failures, stragglers) = (args.goodput.failures()?, args.goodput.stragglers()?);
     if args.search {
         let shown = Shown { failures, out: args.out.as_deref(), format: args.format };
         return pod_search::search(&args.search_args, request, args.micro_batch.is_some(), shown);
@@ -183,7 +183,9 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
     let (files, text) = progress::watched("simulating a step", || {
         analysis::pod(&request, &mut progress::note, |system, stack, job, step| -> Result<_, Failure> {
             let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
-            let step = &TrainingStep { goodput, ..step.clone() };
+            let seconds = (step.step_s, step.computing_s());
+            let slowest = stragglers.as_ref().map(|of| of.of_step(job.parallel.chips(), seconds));
+            let step = &TrainingStep { goodput, slowest, ..step.clone() };
             let report = PodReport { system, stack, job, step };
             if let Some(directory) = &args.chakra {
                 write_traces(directory, &ExecutionTraces::new(system, stack, job)?)?;

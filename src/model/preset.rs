@@ -1,8 +1,6 @@
 //! Published models and the dimensions that make them.
 
-use super::expert_presets::EXPERT_PRESETS;
 use super::extras::Extras;
-use crate::diagnostics::Diagnostic;
 
 /// How positions enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +148,7 @@ pub(super) const GPT2: Architecture = Architecture {
     extras: NO_EXTRAS,
 };
 
-const LLAMA: Architecture = Architecture {
+pub(super) const LLAMA: Architecture = Architecture {
     hidden: 4096,
     layers: 32,
     heads: 32,
@@ -315,21 +313,3 @@ pub const PRESETS: [Preset; 16] = [
         sequence: 512,
     },
 ];
-
-/// A preset, or the architecture of a family (`gpt`, `llama`) whose dimensions are to be given.
-///
-/// # Errors
-/// A diagnostic that lists the names.
-pub fn preset(name: &str) -> Result<(Architecture, u64), Diagnostic> {
-    match name {
-        "gpt" => return Ok((GPT2, 1024)),
-        "llama" => return Ok((LLAMA, 4096)),
-        _ => {}
-    }
-    let all = || PRESETS.iter().chain(&EXPERT_PRESETS);
-    all().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(|| {
-        let names: Vec<&str> = all().map(|preset| preset.name).collect();
-        Diagnostic::new(format!("there is no model {name:?}"))
-            .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
-    })
-}

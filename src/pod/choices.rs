@@ -170,3 +170,48 @@ impl Mixture {
         Self::PLACES[usize::from(self.is_far)]
     }
 }
+
+/// What lies in the memory of the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// The optimiser's state.
+    pub optimizer: bool,
+    /// What a micro-batch keeps for its backward pass, while others are computed.
+    pub activations: bool,
+    /// Weights, but for the layers that compute and those that come next.
+    pub weights: bool,
+}
+
+impl Offload {
+    /// Reads `none`, or kinds with `+` between them.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let mut of = Self::default();
+        if text == "none" {
+            return Some(of);
+        }
+        for kind in text.split('+') {
+            let flag = match kind {
+                "optimizer" => &mut of.optimizer,
+                "activations" => &mut of.activations,
+                "weights" => &mut of.weights,
+                _ => return None,
+            };
+            if std::mem::replace(flag, true) {
+                return None;
+            }
+        }
+        Some(of)
+    }
+
+    /// As on the command line.
+    pub fn name(self) -> String {
+        let kinds = [(self.optimizer, "optimizer"), (self.activations, "activations"), (self.weights, "weights")];
+        let list: Vec<&str> = kinds.into_iter().filter(|(is_there, _)| *is_there).map(|(_, kind)| kind).collect();
+        if list.is_empty() { "none".to_owned() } else { list.join("+") }
+    }
+
+    /// Whether passes move anything.
+    pub fn moves_in_passes(self) -> bool {
+        self.activations || self.weights
+    }
+}

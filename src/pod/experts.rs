@@ -406,7 +406,7 @@ pub(super) fn expert_use(job: &Job) -> Option<ExpertUse> {
     let layers = (job.architecture.layers / experts.every) as f64;
     let visits = layers * (job.batch * job.sequence * experts.each) as f64;
     let dropped = visits * job.dropped_share();
-    let senders = (job.micro_batches() * job.parallel.replicas()) as f64;
+    let senders = (job.passes() * job.parallel.replicas()) as f64;
     let rows = job.room().map_or(visits, |room| layers * senders * (experts.count * room) as f64);
     Some(ExpertUse { visits, dropped, padded: rows - (visits - dropped), imbalance: Rows::new(job).imbalance() })
 }

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use super::choices::{Capacity, Context};
-use super::parallel::Job;
+use super::memory::layer_bytes;
+use super::parallel::{Job, Parallel};
 use super::system::StackKind;
 use crate::gpu::{AttentionCall, KernelCall};
 use crate::model::{Activation, Experts, Position};
@@ -40,6 +41,8 @@ struct Shape {
     sequence: u64,
     own_heads: u64,
     own_kv_heads: u64,
+    /// Tokens whose keys and values are there from parts of the sequence before.
+    before: u64,
 }
 
 impl Shape {
@@ -60,7 +63,8 @@ impl Shape {
             inner: a.feed_forward / t,
             sequences: job.micro_batch,
             steps: ring,
-            sequence: job.sequence / ring,
+            sequence: job.sequence / ring / job.parallel.seq_chunks,
+            before: 0,
             own_heads: a.heads / t / shared,
             own_kv_heads: a.kv_heads / t / shared,
         }
@@ -88,44 +92,49 @@ impl Shape {
 
     /// On the scores.
     fn on_scores(&self, bytes: u64) -> KernelCall {
-        Self::stream(self.sequences * self.own_heads * self.sequence, self.sequence, bytes)
+        Self::stream(self.sequences * self.own_heads * self.sequence, self.before + self.sequence, bytes)
     }
 
     fn attention(&self, flash: bool) -> Vec<KernelCall> {
-        let (s, d) = (self.sequence, self.head_dim);
+        let (s, keys, d) = (self.sequence, self.before + self.sequence, self.head_dim);
         if flash {
             return self.around(false);
         }
         vec![
-            self.of_heads(s, s, d),
+            self.of_heads(s, keys, d),
             // Scale, mask and softmax in one kernel; dropout with its mask.
             self.on_scores(4),
             self.on_scores(5),
-            self.of_heads(s, d, s),
+            self.of_heads(s, d, keys),
             Self::stream(self.rows, self.heads * d, 4),
         ]
     }
 
     fn attention_gradient(&self, flash: bool) -> Vec<KernelCall> {
-        let (s, d) = (self.sequence, self.head_dim);
+        let (s, keys, d) = (self.sequence, self.before + self.sequence, self.head_dim);
+        // Gradients of keys and values of parts before are added to what those have.
+        let added = Self::stream(self.sequences * self.before, 2 * self.kv_heads * d, 6);
+        let added = (self.before > 0).then_some(added);
         if flash {
-            return self.around(true);
+            return self.around(true).into_iter().chain(added).collect();
         }
-        vec![
+        let mut list = vec![
             Self::stream(self.rows, self.heads * d, 4),
-            self.of_heads(s, s, d),
-            self.of_heads(s, d, s),
+            self.of_heads(s, keys, d),
+            self.of_heads(keys, d, s),
             self.on_scores(5),
             self.on_scores(6),
-            self.of_heads(s, d, s),
-            self.of_heads(s, d, s),
+            self.of_heads(s, d, keys),
+            self.of_heads(keys, d, s),
             Self::stream(self.rows, self.packed(), 4),
-        ]
+        ];
+        list.extend(added);
+        list
     }
 
     /// The steps of fused attention. What each gives is added to what those before have given, weighted by their sums.
     fn around(&self, gradient: bool) -> Vec<KernelCall> {
-        let step = KernelCall::Attention { call: self.call(), gradient };
+        let step = KernelCall::Attention { call: self.call(), before: self.before, gradient };
         let columns = if gradient { self.packed() } else { self.heads * self.head_dim };
         let added = Self::stream(self.rows, columns, 6);
         let behind = (1..self.steps).flat_map(|_| [step.clone(), added.clone()]);
@@ -146,7 +155,7 @@ impl Shape {
 
 /// A step of a layer's attention, forward or backward: what exchanges between chips hide behind.
 pub(super) fn attention_step(job: &Job, gradient: bool) -> KernelCall {
-    KernelCall::Attention { call: Shape::new(job).call(), gradient }
+    KernelCall::Attention { call: Shape::new(job).call(), before: 0, gradient }
 }
 
 /// A product's two gradients, and the sum of the rows for its bias.
@@ -154,10 +163,10 @@ fn of_product(rows: u64, n: u64, k: u64) -> [KernelCall; 3] {
     [Shape::product(rows, k, n), Shape::product(k, n, rows), Shape::stream(rows, n, 2)]
 }
 
-/// A layer.
-pub(super) fn layer(job: &Job, stack: StackKind) -> Passes {
+/// A layer of a part of a sequence, which is the how-manieth.
+pub(super) fn layer(job: &Job, stack: StackKind, chunk: u64) -> Passes {
     let shape = Shape::new(job);
-    around(job, stack, &feed(job, shape.rows, shape.inner), job.layer_parameters())
+    around(job, (stack, chunk), &feed(job, shape.rows, shape.inner), job.layer_parameters())
 }
 
 /// A feed-forward block of this width over so many rows, without what surrounds it.
@@ -179,8 +188,9 @@ fn columns_up(job: &Job, inner: u64) -> u64 {
 }
 
 /// A layer around a feed-forward block, and the addition of the gradients of so many parameters.
-fn around(job: &Job, stack: StackKind, feed: &Passes, parameters: u64) -> Passes {
+fn around(job: &Job, (stack, chunk): (StackKind, u64), feed: &Passes, parameters: u64) -> Passes {
     let shape = Shape::new(job);
+    let shape = Shape { before: chunk * shape.sequence, ..shape };
     let flash = stack == StackKind::Flash;
     let Shape { rows, own_rows, hidden, .. } = shape;
     let (packed, wide) = (shape.packed(), shape.heads * shape.head_dim);
@@ -209,6 +219,15 @@ fn around(job: &Job, stack: StackKind, feed: &Passes, parameters: u64) -> Passes
     backward.extend(rotary);
     backward.extend(of_product(rows, packed, hidden));
     backward.extend(of_norm);
+    if job.parallel.gist {
+        // What is kept is read and written as half as much; and back.
+        let plain = Job { parallel: Parallel { gist: false, ..job.parallel }, ..job.clone() };
+        let (kept, scores) = layer_bytes(&plain, stack);
+        let bytes = 1.5 * (kept as f64 + scores as f64);
+        let encoded = KernelCall::Stream { bytes, operations: bytes / 3.0 };
+        forward.push(encoded.clone());
+        backward.insert(0, encoded);
+    }
     // Gradients are added to those of the micro-batches before.
     backward.push(Shape::stream(parameters, 1, 6));
     // A product's second gradient and the sum of the rows for its bias, and adding gradients.
@@ -222,7 +241,7 @@ fn around(job: &Job, stack: StackKind, feed: &Passes, parameters: u64) -> Passes
 
 /// A layer with experts without their products: the router and what orders tokens by expert and puts them together again, with the
 /// block that every token meets.
-pub(super) fn expert_layer(job: &Job, stack: StackKind, experts: &Experts) -> Passes {
+pub(super) fn expert_layer(job: &Job, (stack, chunk): (StackKind, u64), experts: &Experts) -> Passes {
     let Shape { rows, hidden, .. } = Shape::new(job);
     let mut feed = match experts.shared / job.parallel.tp {
         0 => Passes::default(),
@@ -241,7 +260,7 @@ pub(super) fn expert_layer(job: &Job, stack: StackKind, experts: &Experts) -> Pa
     let router = of_product(rows, count, hidden);
     feed.backward.extend_from_slice(&router[..2]);
     feed.weights.push(router[1].clone());
-    around(job, stack, &feed, job.expert_layer_parameters().iter().sum())
+    around(job, (stack, chunk), &feed, job.expert_layer_parameters().iter().sum())
 }
 
 /// The products of the experts of a chip on a part of the rows of each, forward and backward. Experts with equal rows are a batch of

@@ -1,6 +1,8 @@
 //! Memory of a chip by kind, and what would make a step fit.
 
+use super::choices::Offload;
 use super::experts::most_rows;
+use super::offload::RESIDENT;
 use super::optimizer::{left_out_bytes, state_parts};
 use super::parallel::{Job, Recompute, Schedule};
 use super::schedule::held;
@@ -37,7 +39,7 @@ impl Memory {
 
 /// Bytes that a layer keeps of a micro-batch (Korthikanti et al., 2022, table 2): of norms, dropout and the inputs of
 /// products; and of scores, their softmax and its dropout.
-fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
+pub(super) fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let (a, t) = (&job.architecture, job.parallel.tp);
     let sbh = job.tokens() * job.micro_batch * a.hidden;
     // 34 with a feed-forward block of four times the width: 18 and 4 a unit of its width (Megatron-LM).
@@ -46,14 +48,22 @@ fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let kept = if job.parallel.sp { whole / t } else { 10 * sbh + (whole - 10 * sbh) / t };
     // Saturates where no memory would do.
     let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence * job.tokens()) as f64) as u64;
-    (kept, if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 })
+    let scores = if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 };
+    if !job.parallel.gist {
+        return (kept, scores);
+    }
+    // Two of the bytes of an element of the stream are masks; of a score two elements of two bytes and a mask.
+    let share = ((whole - 2 * sbh) as f64 / 2.0 + 2.0 * sbh as f64 / 8.0) / whole as f64;
+    ((kept as f64 * share) as u64, (scores as f64 * (2.0 + 0.125) / 5.0) as u64)
 }
 
 /// Memory of a stage at its peak.
 pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let p = &job.parallel;
     let parts = job.stage_parts(stage);
-    let held = held(p.schedule, (stage, p.pp), job.micro_batches());
+    let held = held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks);
+    // With the host are those that neither compute nor move.
+    let on_chip = if p.offload.activations { held.min(RESIDENT) } else { held };
     let (kept, scores) = layer_bytes(job, stack);
     let sbh = job.tokens() * job.micro_batch * job.architecture.hidden;
     let input = 2 * sbh / if p.sp { p.tp } else { 1 };
@@ -63,33 +73,42 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let beside = if with > 0 { more.max(0) } else { 0 };
     let of_layers = |each: u64| (layers.saturating_mul(each) as i128 + i128::from(with) * more).max(0) as u64;
     let mut activations = match p.recompute {
-        Recompute::None => held.saturating_mul(of_layers(kept.saturating_add(scores))),
-        Recompute::Selective => held.saturating_mul(of_layers(kept)).saturating_add(scores),
+        Recompute::None => on_chip.saturating_mul(of_layers(kept.saturating_add(scores))),
+        Recompute::Selective => on_chip.saturating_mul(of_layers(kept)).saturating_add(scores),
         Recompute::Full => {
             let one = kept.saturating_add(scores).saturating_add(beside as u64);
-            (held * layers).saturating_mul(input).saturating_add(one)
+            (on_chip * layers).saturating_mul(input).saturating_add(one)
         }
     };
-    if stage + 1 == p.pp {
+    if job.has_logits(stage) {
         // Logits in 2 bytes and in fp32.
-        let logits = (job.predicted_tokens() / p.cp * job.micro_batch)
+        let logits = (job.predicted_tokens() / p.cp / p.seq_chunks * job.micro_batch)
             .saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
         activations = activations.saturating_add(logits);
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
     let [of_state, of_gradients, of_weights] = p.sharding();
     // Every micro-batch under way keeps the weights of its forward pass.
-    let versions = if p.schedule == Schedule::PipeDream { held } else { 1 };
+    let versions = match p.schedule {
+        Schedule::PipeDream => held,
+        Schedule::PipeDream2Bw => 2,
+        _ => 1,
+    };
     Memory {
-        weights: job.divided(parts.map(|parameters| 2 * parameters * versions), of_weights),
+        weights: if p.offload.weights {
+            coming_bytes(job)
+        } else {
+            job.divided(parts.map(|parameters| 2 * parameters * versions), of_weights)
+        },
         gradients: job.divided(parts.map(|parameters| 2 * parameters), of_gradients),
-        optimizer: if p.offload { 0 } else { job.divided(state_parts(job, stage), of_state) },
+        optimizer: if p.offload.optimizer { 0 } else { job.divided(state_parts(job, stage), of_state) },
         activations,
         buffers: between
             + if p.tp > 1 { 2 * sbh } else { 0 }
             + whole_units(job, stage)
             + around(job)
             + exchanged_bytes(job)
+            + job.chunk_bytes(stage)
             + left_out_bytes(job, stage),
         held,
         stage,
@@ -123,7 +142,7 @@ fn around(job: &Job) -> u64 {
 /// Bytes of a stage's activations that wait for their backward pass while another micro-batch is computed.
 pub(super) fn waiting(job: &Job, stack: StackKind, stage: u64) -> u64 {
     let p = &job.parallel;
-    let held = held(p.schedule, (stage, p.pp), job.micro_batches());
+    let held = held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks);
     held.saturating_sub(1).saturating_mul(waiting_of_one(job, stack, stage))
 }
 
@@ -138,7 +157,9 @@ pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
         Recompute::Full => input,
     };
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
-    layers.saturating_mul(each)
+    let with = if p.recompute == Recompute::Full { 0 } else { job.mixed_layers().1 };
+    let all = layers.saturating_mul(each) as i128 + i128::from(with) * expert_bytes(job);
+    all.max(0) as u64
 }
 
 /// Bytes of the units that are whole at one time although their stage is divided over the replicas: with ZeRO-3 the
@@ -149,6 +170,26 @@ fn whole_units(job: &Job, stage: u64) -> u64 {
     if !p.shards_passes() {
         return 0;
     }
+    let mut units = units(job, stage);
+    units.sort_unstable_by(|a, b| b.cmp(a));
+    let largest = |count: u64| units.iter().take(count as usize).sum::<u64>();
+    2 * largest(2) + if p.zero >= 3 { 2 * largest(1 + p.prefetch) } else { 0 }
+}
+
+/// Bytes of weights on a chip whose weights lie with the host: the largest units of any stage, as many as compute and come.
+fn coming_bytes(job: &Job) -> u64 {
+    let p = &job.parallel;
+    let of_stage = |stage| {
+        let mut units = units(job, stage);
+        units.sort_unstable_by(|a, b| b.cmp(a));
+        2 * units.iter().take(1 + p.prefetch as usize).sum::<u64>()
+    };
+    (0..p.pp).map(of_stage).max().unwrap_or(0)
+}
+
+/// Parameters of the layers, the embedding and the logits of a stage.
+fn units(job: &Job, stage: u64) -> Vec<u64> {
+    let p = &job.parallel;
     let (without, with) = job.mixed_layers();
     let mut units = vec![job.layer_parameters(); (without * p.schedule.parts()) as usize];
     let of_experts = job.expert_layer_parameters().iter().sum();
@@ -157,21 +198,22 @@ fn whole_units(job: &Job, stage: u64) -> u64 {
     if stage == 0 {
         units.push(tokens + positions);
     }
-    if stage + 1 == p.pp {
+    if job.has_logits(stage) {
         units.push(tokens);
     }
-    units.sort_unstable_by(|a, b| b.cmp(a));
-    let largest = |count: u64| units.iter().take(count as usize).sum::<u64>();
-    2 * largest(2) + if p.zero >= 3 { 2 * largest(1 + p.prefetch) } else { 0 }
+    units
 }
 
 /// Bytes of the hosts' memory that the chips of one host take.
-pub fn of_host(system: &System, job: &Job) -> u64 {
+pub fn of_host(system: &System, job: &Job, stack: StackKind) -> u64 {
     let p = &job.parallel;
-    if !p.offload {
-        return 0;
-    }
-    let of_stage = |stage| job.divided(state_parts(job, stage), p.sharding()[0]);
+    let of_stage = |stage| {
+        let state = if p.offload.optimizer { job.divided(state_parts(job, stage), p.sharding()[0]) } else { 0 };
+        let weights = if p.offload.weights { 2 * job.stage_parameters(stage) } else { 0 };
+        let held = held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks).saturating_sub(RESIDENT);
+        let kept = if p.offload.activations { held.saturating_mul(waiting_of_one(job, stack, stage)) } else { 0 };
+        state.saturating_add(weights).saturating_add(kept)
+    };
     let most = (0..p.pp).map(of_stage).max().unwrap_or(0);
     let chips = system.levels.first().map_or(1, |level| level.members).min(p.chips());
     most.saturating_mul(chips)
@@ -228,6 +270,16 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
         if p.recompute == Recompute::None || (p.recompute == Recompute::Selective && recompute == Recompute::Full) {
             let what = format!("recompute={} (of activations)", recompute.name());
             consider(&mut list, what, with(&|job| job.parallel.recompute = recompute));
+        }
+    }
+    for kind in ["optimizer", "activations", "optimizer+activations"] {
+        let offload = Offload::read(kind).filter(|_| p.offload == Offload::default());
+        if let Some(offload) = offload {
+            let what = format!("offload={kind} (to the memory of the host)");
+            let changed = with(&|job| job.parallel.offload = offload);
+            if of_host(system, &changed, stack) <= system.host.memory_bytes {
+                consider(&mut list, what, changed);
+            }
         }
     }
     for (stage, what) in [(2, "gradients too"), (3, "weights too")] {

@@ -6,9 +6,11 @@
 
 mod chakra;
 mod choices;
+mod chunks;
 mod collective;
 mod context;
 mod dragonfly;
+mod energy;
 mod engine;
 mod execution_trace;
 mod experts;
@@ -17,6 +19,7 @@ mod graph;
 mod kernels;
 mod memory;
 mod network;
+mod offload;
 mod on_gpu;
 mod optimizer;
 mod parallel;
@@ -27,11 +30,13 @@ mod serving;
 mod sharded;
 mod spec;
 mod stage;
+mod stragglers;
 mod system;
+mod tensor_comm;
 mod tiles;
 mod training;
 
-pub use choices::{Capacity, Context, Gradients, Mixture, Optimizer};
+pub use choices::{Capacity, Context, Gradients, Mixture, Offload, Optimizer};
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
 pub use dragonfly::Dragonfly;
 pub use engine::{
@@ -44,7 +49,7 @@ pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};
 pub use parallel::{Job, Parallel, Recompute, Schedule};
-pub use schedule::{PassKind, Work, most_held, order};
+pub use schedule::{PassKind, Work, in_chunks, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{
     Answer, Arrivals, Cost, Grid, Limits, Load, Parameters, Policy, Range, Replayed, Request, Sample, Served,
@@ -52,5 +57,6 @@ pub use serving::{
     memory as serving_memory, read_trace, replay, serve, serving_remedies, stream,
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
+pub use stragglers::{Slowest, Stragglers};
 pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
 pub use training::{Detail, StepTime, TrainingStep, step};

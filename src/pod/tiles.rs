@@ -5,8 +5,8 @@
 
 use super::graph::{self, Piece};
 use super::memory;
-use super::parallel::{Job, Schedule};
-use super::pass::{PieceTime, Pieces};
+use super::parallel::Job;
+use super::pass::{PieceTime, Pieces, dynamic_joules};
 use super::system::Stack;
 use crate::arch::Bsp;
 use crate::bsp;
@@ -19,8 +19,8 @@ use crate::workload::{self, Phase};
 /// # Errors
 /// What does not fit the tiles, and what is not modelled on them.
 pub(super) fn pieces(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    if job.parallel.schedule == Schedule::ZeroBubble || job.parallel.shards_passes() {
-        let title = "zb-h1 and zero=2 or 3 are not modelled on chips of tiles";
+    if job.parallel.schedule.splits_weights() || job.parallel.shards_passes() {
+        let title = "zb-h1, zb-v and zero=2 or 3 are not modelled on chips of tiles";
         return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS, and zero=0 or 1"));
     }
     let waiting = memory::waiting(job, stack.kind, 0);
@@ -60,7 +60,8 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
             let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();
             cycles as f64 / chip.clock_hz as f64 * stack.kernel_factor
         };
-        Ok(PieceTime::of_phases(job, piece, of))
+        let joules = |phase| dynamic_joules(&outcome, phase);
+        Ok(PieceTime::of_phases(job, piece, of).with_energy(joules))
     };
     Pieces::each(job, run)
 }

@@ -10,7 +10,7 @@ use super::describe::counted;
 use super::human::{bytes, percent, si};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Job, Stack, StepTime, System, TrainingStep};
+use crate::pod::{Job, Offload, Stack, StepTime, System, TrainingStep};
 
 /// Version of the object's shape.
 pub(super) const SCHEMA: u32 = 1;
@@ -35,11 +35,7 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
         ("data_comm_exposed", "reducing gradients", time.data_comm),
         ("optimizer", "optimiser", time.optimizer),
-        (
-            "offload_exposed",
-            if time.offload > 0.0 { "the optimiser's state from the host and back" } else { "" },
-            time.offload,
-        ),
+        ("offload_exposed", if time.offload > 0.0 { "moving to the host and back" } else { "" }, time.offload),
         ("other", "waiting for the host", time.other),
     ]
 }
@@ -59,10 +55,21 @@ pub(super) struct Document<'a> {
     time_s: IndexMap<&'static str, f64>,
     traffic_bytes: IndexMap<&'a str, u64>,
     bound_s: f64,
+    energy_j: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     experts: Option<ExpertsEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    stragglers: Option<SlowestEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     goodput: Option<GoodputEntry>,
+}
+
+/// What the slowest chip makes of a step.
+#[derive(Serialize)]
+struct SlowestEntry {
+    slower_share: f64,
+    step_s: f64,
+    tokens_per_s: f64,
 }
 
 /// How a step's visits of tokens to experts end.
@@ -109,7 +116,9 @@ pub(super) struct ParallelEntry {
     recompute: &'static str,
     zero: u64,
     prefetch: u64,
-    offload: &'static str,
+    offload: String,
+    seq_chunks: u64,
+    stash: &'static str,
     optimizer: &'static str,
     gradient_format: String,
     order: &'static str,
@@ -137,7 +146,9 @@ impl ParallelEntry {
             recompute: p.recompute.name(),
             zero: p.zero,
             prefetch: p.prefetch,
-            offload: p.offload_name(),
+            offload: p.offload.name(),
+            seq_chunks: p.seq_chunks,
+            stash: if p.gist { "gist" } else { "bf16" },
             optimizer: p.optimizer.name(),
             gradient_format: p.gradients.name(),
             order: p.order_name(),
@@ -179,6 +190,12 @@ impl PodReport<'_> {
         (self.job.batch * self.job.sequence) as f64 / self.step.step_s
     }
 
+    /// The same with the slowest chip.
+    fn tokens_in_all(&self) -> f64 {
+        let step_s = self.step.slowest.map_or(self.step.step_s, |of| of.step_s);
+        (self.job.batch * self.job.sequence) as f64 / step_s
+    }
+
     /// The object of `--format json`.
     pub fn json(&self) -> String {
         let document = self.document();
@@ -212,11 +229,17 @@ impl PodReport<'_> {
             time_s: parts(&step.time).into_iter().map(|(name, _, seconds)| (name, seconds)).collect(),
             traffic_bytes: step.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
             bound_s: step.bound_s,
+            energy_j: step.energy_j,
             experts: step.experts.map(|of| ExpertsEntry {
                 visits: of.visits,
                 dropped: of.dropped,
                 padded_rows: of.padded,
                 imbalance: of.imbalance,
+            }),
+            stragglers: step.slowest.map(|of| SlowestEntry {
+                slower_share: of.slower,
+                step_s: of.step_s,
+                tokens_per_s: self.tokens_in_all(),
             }),
             goodput: step.goodput.map(|of| GoodputEntry {
                 mtbf_s: of.mtbf_s,
@@ -224,7 +247,7 @@ impl PodReport<'_> {
                 share: of.share,
                 checkpoint_share: of.checkpoint,
                 lost_share: of.lost,
-                tokens_per_s: of.share * self.tokens_per_s(),
+                tokens_per_s: of.share * self.tokens_in_all(),
             }),
         }
     }
@@ -245,6 +268,7 @@ impl PodReport<'_> {
     /// The table for a terminal.
     pub fn table(&self) -> String {
         let (job, step, p) = (self.job, self.step, &self.job.parallel);
+        let chunks = if p.seq_chunks > 1 { format!(", sequences in {} parts", p.seq_chunks) } else { String::new() };
         let mut text = format!(
             "{} on {} chips of {}: tp {} x pp {} x dp {}{}{}, schedule {}, recompute {}, zero {}{}\n",
             job.model,
@@ -253,12 +277,18 @@ impl PodReport<'_> {
             p.tp,
             p.pp,
             p.dp,
-            if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() } + &self.experts(),
+            if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() }
+                + &self.experts()
+                + &chunks,
             if p.sp { ", sequence parallel" } else { "" },
             p.schedule.name(),
             p.recompute.name(),
             p.zero,
-            if p.offload { ", optimiser's state on the host" } else { "" }
+            if p.offload == Offload::default() {
+                String::new()
+            } else {
+                format!(", on the host: {}", p.offload.name())
+            }
         );
         let _ = write!(
             text,
@@ -271,12 +301,13 @@ impl PodReport<'_> {
         );
         let _ = write!(
             text,
-            "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}\n\n",
+            "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}, energy of the chips {}\n\n",
             si(step.step_s, "s"),
             si(self.tokens_per_s(), ""),
             percent(step.mfu),
             percent(step.hfu),
-            si(step.bound_s, "s")
+            si(step.bound_s, "s"),
+            si(step.energy_j, "J")
         );
         let mut table = new_table(vec![format!("stage {}", step.critical), "time".to_owned(), "share".to_owned()]);
         for (_, name, seconds) in parts(&step.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
@@ -313,13 +344,23 @@ impl PodReport<'_> {
                 of.imbalance
             );
         }
+        if let Some(of) = step.slowest {
+            let _ = writeln!(
+                text,
+                "\nstragglers: the slowest of {} chips computes {} longer in the mean: step {}, {} tokens/s",
+                p.chips(),
+                percent(of.slower),
+                si(of.step_s, "s"),
+                si(self.tokens_in_all(), "")
+            );
+        }
         if let Some(of) = step.goodput {
             let _ = writeln!(
                 text,
                 "\ngoodput {}: {} tokens/s; a failure every {}, a checkpoint every {} takes {} of the time, lost work and \
                  restarts {}",
                 percent(of.share),
-                si(of.share * self.tokens_per_s(), ""),
+                si(of.share * self.tokens_in_all(), ""),
                 si(of.mtbf_s, "s"),
                 si(of.interval_s, "s"),
                 percent(of.checkpoint),

@@ -38,6 +38,7 @@ mod page;
 mod penalties;
 mod pinned;
 mod pod;
+mod pod_chunks;
 mod pod_context;
 mod pod_experts;
 mod pod_links;

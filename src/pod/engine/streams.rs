@@ -5,9 +5,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::network::{Flow, Traffic};
-use super::plan::ReductionPhase;
+use super::super::network::{Demand, Flow, Traffic};
 use crate::fluid::ActivityId;
+
+/// A phase of a collective.
+#[derive(Debug, Clone)]
+pub struct ReductionPhase {
+    /// Nanoseconds before the bytes.
+    pub delay_ns: u64,
+    /// The bytes.
+    pub demand: Demand,
+    /// Share of the links' rate that the collective reaches.
+    pub rate_share: f64,
+}
 
 /// A collective as phases.
 #[derive(Debug, Clone)]

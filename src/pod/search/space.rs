@@ -16,16 +16,19 @@ pub enum Objective {
     TokensPerChip,
     /// The fewest chips that make a step in so many seconds.
     Chips(f64),
+    /// The least energy of a step, on as many chips or fewer.
+    Energy,
 }
 
 impl Objective {
-    /// What is compared, the less the better: of a step, or of a lower bound of it.
-    pub(super) fn key(self, chips: u64, seconds: f64) -> Key {
+    /// What is compared, the less the better: of a step, or of a lower bound of it, with its joules.
+    pub(super) fn key(self, chips: u64, seconds: f64, joules: f64) -> Key {
         let chips = chips as f64;
         match self {
             Self::Time => Key(seconds, 0.0),
             Self::TokensPerChip => Key(seconds * chips, 0.0),
             Self::Chips(_) => Key(chips, seconds),
+            Self::Energy => Key(joules, seconds),
         }
     }
 
