@@ -185,7 +185,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
             let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
             let seconds = (step.step_s, step.computing_s());
             let slowest = stragglers.as_ref().map(|of| of.of_step(job.parallel.chips(), seconds));
-            let step = &TrainingStep { goodput, slowest, ..step.clone() };
+            let step = &TrainingStep { slowest, goodput, ..step.clone() };
             let report = PodReport { system, stack, job, step };
             if let Some(directory) = &args.chakra {
                 write_traces(directory, &ExecutionTraces::new(system, stack, job)?)?;

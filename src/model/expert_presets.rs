@@ -5,8 +5,8 @@ use super::extras::Extras;
 use super::preset::{Activation, Architecture, GPT2, NO_EXTRAS, Position, Preset};
 
 /// Experts of which a token meets some.
-const fn experts(count: u64, each: u64, width: u64, every: u64) -> Option<Experts> {
-    Some(Experts { count, each, width, shared: 0, shared_gate: false, every })
+const fn experts(count: u64, each: u64, width: u64, every: u64) -> Experts {
+    Experts { count, each, width, shared: 0, shared_gate: false, every }
 }
 
 /// Every preset with experts.
@@ -23,7 +23,7 @@ pub const EXPERT_PRESETS: [Preset; 2] = [
             position: Position::Learned(1024),
             activation: Activation::Relu,
             bias: false,
-            extras: Extras { experts: experts(2048, 2, 8192, 2), ..NO_EXTRAS },
+            extras: Extras { experts: Some(experts(2048, 2, 8192, 2)), ..NO_EXTRAS },
             ..GPT2
         },
         parameters: 600_000_000_000,
@@ -42,7 +42,7 @@ pub const EXPERT_PRESETS: [Preset; 2] = [
             position: Position::Learned(512),
             activation: Activation::Relu,
             bias: false,
-            extras: Extras { experts: experts(2048, 1, 6144, 1), ..NO_EXTRAS },
+            extras: Extras { experts: Some(experts(2048, 1, 6144, 1)), ..NO_EXTRAS },
             ..GPT2
         },
         parameters: 1_571_000_000_000,

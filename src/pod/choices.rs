@@ -136,20 +136,22 @@ impl Mixture {
     pub(super) fn read(&mut self, key: &str, value: &str) -> bool {
         let counted = |text: &str, most: u64| text.parse::<u64>().ok().filter(|count| (1..=most).contains(count));
         let read = match key {
-            "ep" => counted(value, 1 << 20).map(|count| self.ep = count),
-            "capacity" if value == "dropless" => Some(self.capacity = Capacity::Dropless),
+            "ep" => counted(value, 1 << 20).map(|ep| Self { ep, ..*self }),
+            "capacity" if value == "dropless" => Some(Self { capacity: Capacity::Dropless, ..*self }),
             "capacity" => {
                 let factor = value.parse::<f64>().ok().filter(|factor| (0.001..=1000.0).contains(factor));
-                factor.map(|factor| self.capacity = Capacity::Factor((factor * 1000.0).round() as u64))
+                factor.map(|factor| Self { capacity: Capacity::Factor((factor * 1000.0).round() as u64), ..*self })
             }
-            "exchange" if value == "exposed" => Some(self.parts = 1),
+            "exchange" if value == "exposed" => Some(Self { parts: 1, ..*self }),
             "exchange" => {
                 let parts = value.strip_prefix("overlapped:").and_then(|parts| counted(parts, 64));
-                parts.filter(|parts| *parts > 1).map(|parts| self.parts = parts)
+                parts.filter(|parts| *parts > 1).map(|parts| Self { parts, ..*self })
             }
-            _ => Self::PLACES.iter().position(|place| *place == value).map(|at| self.is_far = at == 1),
+            _ => Self::PLACES.iter().position(|place| *place == value).map(|at| Self { is_far: at == 1, ..*self }),
         };
-        read.is_some()
+        let is_read = read.is_some();
+        *self = read.unwrap_or(*self);
+        is_read
     }
 
     /// The capacity as on the command line.

@@ -1,6 +1,6 @@
 //! Parts of a sequence that go through a pipeline one after the other (Li et al., *`TeraPipe`*, 2021): a part needs of those before it
 //! their keys and values alone, so that a stage works on the next part while the one behind it has this one. A backward pass takes
-//! the last part first, whose keys and values the others' gradients are added to. In 1F1B order (Sun et al., *Seq1F1B*, 2024) a stage
+//! the last part first, whose keys and values the others' gradients are added to. In 1F1B order (Sun et al., *`Seq1F1B`*, 2024) a stage
 //! holds p - s + c - 1 parts of a c-th of a micro-batch, in place of p - s micro-batches.
 
 use super::parallel::{Job, Recompute, Schedule};

@@ -4,7 +4,7 @@ use super::choices::Offload;
 use super::experts::most_rows;
 use super::offload::RESIDENT;
 use super::optimizer::{left_out_bytes, state_parts};
-use super::parallel::{Job, Recompute, Schedule};
+use super::parallel::{Job, Parallel, Recompute, Schedule};
 use super::schedule::held;
 use super::system::{StackKind, System};
 
@@ -71,7 +71,7 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     // Beyond what as many layers without experts keep; less where an expert's rows are narrower.
     let (with, more) = (job.mixed_layers().1, expert_bytes(job));
     let beside = if with > 0 { more.max(0) } else { 0 };
-    let of_layers = |each: u64| (layers.saturating_mul(each) as i128 + i128::from(with) * more).max(0) as u64;
+    let of_layers = |each: u64| (i128::from(layers.saturating_mul(each)) + i128::from(with) * more).max(0) as u64;
     let mut activations = match p.recompute {
         Recompute::None => on_chip.saturating_mul(of_layers(kept.saturating_add(scores))),
         Recompute::Selective => on_chip.saturating_mul(of_layers(kept)).saturating_add(scores),
@@ -158,7 +158,7 @@ pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
     };
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
     let with = if p.recompute == Recompute::Full { 0 } else { job.mixed_layers().1 };
-    let all = layers.saturating_mul(each) as i128 + i128::from(with) * expert_bytes(job);
+    let all = i128::from(layers.saturating_mul(each)) + i128::from(with) * expert_bytes(job);
     all.max(0) as u64
 }
 
@@ -272,15 +272,8 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
             consider(&mut list, what, with(&|job| job.parallel.recompute = recompute));
         }
     }
-    for kind in ["optimizer", "activations", "optimizer+activations"] {
-        let offload = Offload::read(kind).filter(|_| p.offload == Offload::default());
-        if let Some(offload) = offload {
-            let what = format!("offload={kind} (to the memory of the host)");
-            let changed = with(&|job| job.parallel.offload = offload);
-            if of_host(system, &changed, stack) <= system.host.memory_bytes {
-                consider(&mut list, what, changed);
-            }
-        }
+    for (what, changed) in to_hosts(system, job, stack) {
+        consider(&mut list, what, changed);
     }
     for (stage, what) in [(2, "gradients too"), (3, "weights too")] {
         if let Some((what, changed)) = zero(stage, what) {
@@ -309,6 +302,17 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
     }
     list.truncate(6);
     list
+}
+
+/// Steps that keep something with the hosts, where their memory has room for it.
+fn to_hosts(system: &System, job: &Job, stack: StackKind) -> Vec<(String, Job)> {
+    let kinds = ["optimizer", "activations", "optimizer+activations"].into_iter();
+    let kinds = kinds.filter(|_| job.parallel.offload == Offload::default());
+    let steps = kinds.filter_map(|kind| {
+        let parallel = Parallel { offload: Offload::read(kind)?, ..job.parallel };
+        Some((format!("offload={kind} (to the memory of the host)"), Job { parallel, ..job.clone() }))
+    });
+    steps.filter(|(_, job)| of_host(system, job, stack) <= system.host.memory_bytes).collect()
 }
 
 /// Several changes at once, with the optimiser's state divided over the replicas, else with all of it.

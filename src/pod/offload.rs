@@ -50,14 +50,14 @@ mod tests {
         let pass = |compute: f64| Pass { compute, ..Pass::default() };
         let of = |schedule, activations: f64, weights: f64| {
             let moving = Moving { rate: 2.0, activations, weights };
-            moving.exposed(schedule, [pass(1.0), pass(2.0)], 0.0).map(|pass| pass.offload)
+            moving.exposed(schedule, [pass(1.0), pass(2.0)], 0.0).map(|pass| (pass.offload * 1e6).round() as u64)
         };
         // 6 bytes take 3 s each way: beside both passes where they take turns, else 2 and 1 s too long.
-        assert_eq!(of(Schedule::OneForwardOneBackward, 6.0, 0.0), [0.0, 0.0]);
-        assert_eq!(of(Schedule::GPipe, 6.0, 0.0), [2.0, 1.0]);
+        assert_eq!(of(Schedule::OneForwardOneBackward, 6.0, 0.0), [0, 0]);
+        assert_eq!(of(Schedule::GPipe, 6.0, 0.0), [2_000_000, 1_000_000]);
         // Weights come twice.
-        assert_eq!(of(Schedule::OneForwardOneBackward, 0.0, 4.0), [0.0, 1.0]);
-        assert_eq!(of(Schedule::OneForwardOneBackward, 2.0, 4.0), [0.0, 2.0]);
+        assert_eq!(of(Schedule::OneForwardOneBackward, 0.0, 4.0), [0, 1_000_000]);
+        assert_eq!(of(Schedule::OneForwardOneBackward, 2.0, 4.0), [0, 2_000_000]);
         assert_eq!(Moving::default().exposed(Schedule::GPipe, [pass(1.0), pass(2.0)], 0.0), [pass(1.0), pass(2.0)]);
     }
 }

@@ -211,8 +211,9 @@ impl Parallel {
                 }
                 "seq_chunks" => parallel.seq_chunks = count()?,
                 "stash" => {
-                    let found = ["bf16", "gist"].iter().position(|stash| *stash == value);
-                    parallel.gist = found.ok_or_else(|| refuse(key, value, "bf16 or gist"))? == 1;
+                    let kinds = [("bf16", false), ("gist", true)];
+                    let found = kinds.into_iter().find(|(name, _)| *name == value);
+                    parallel.gist = found.ok_or_else(|| refuse(key, value, "bf16 or gist"))?.1;
                 }
                 _ => {
                     if let Some((_, expected)) = Mixture::KEYS.iter().find(|(known, _)| *known == key) {
@@ -221,9 +222,7 @@ impl Parallel {
                         }
                         continue;
                     }
-                    let title = format!("`--parallel`: unknown key {key:?}");
-                    let keys = "keys are tp, pp, dp, cp, context, ep, capacity, exchange, experts, seq_chunks, sp, schedule, recompute, zero, prefetch, offload, stash, optimizer, gradients and order";
-                    return Err(Diagnostic::new(title).with_help(keys));
+                    return Err(Diagnostic::new(format!("`--parallel`: unknown key {key:?}")).with_help(KEYS));
                 }
             }
         }
@@ -282,6 +281,8 @@ impl Parallel {
     }
 }
 
+/// Keys of `--parallel`.
+const KEYS: &str = "keys are tp, pp, dp, cp, context, ep, capacity, exchange, experts, seq_chunks, sp, schedule, recompute, zero, prefetch, offload, stash, optimizer, gradients and order";
 /// Most units whose weights are gathered ahead.
 const MOST_PREFETCH: u64 = 64;
 

@@ -132,7 +132,9 @@ fn zero_bubble_v((stage, stages): (u64, u64), micro: u64) -> Vec<Work> {
     // Down the V, until the first micro-batch comes up again.
     let mut round = |list: &mut Vec<Work>, count: u64, passes: &[(PassKind, u64)]| {
         for _ in 0..count {
-            passes.iter().for_each(|&(pass, part)| add(list, pass, part));
+            for &(pass, part) in passes {
+                add(list, pass, part);
+            }
         }
     };
     round(&mut list, 2 * (stages - stage) - 1, &[(forward, 0)]);

@@ -80,9 +80,10 @@ pub(super) fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) ->
     let p = &job.parallel;
     let (last, is_last) = (stage + 1 == p.pp, part + 1 == p.schedule.parts());
     let first = stage == 0 && part == 0;
-    let is_end = match p.schedule.is_v() {
-        true => [first || last && is_last, job.has_logits(stage) && is_last || last && part == 0],
-        false => [first, last && is_last],
+    let is_end = if p.schedule.is_v() {
+        [first || last && is_last, job.has_logits(stage) && is_last || last && part == 0]
+    } else {
+        [first, last && is_last]
     };
     is_end.map(|is_end| {
         let tensor_comm = if is_end || p.pp == 1 { 0.0 } else { pieces.received };

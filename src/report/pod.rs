@@ -265,9 +265,9 @@ impl PodReport<'_> {
         )
     }
 
-    /// The table for a terminal.
-    pub fn table(&self) -> String {
-        let (job, step, p) = (self.job, self.step, &self.job.parallel);
+    /// What is run on what.
+    fn head(&self) -> String {
+        let (job, p) = (self.job, &self.job.parallel);
         let chunks = if p.seq_chunks > 1 { format!(", sequences in {} parts", p.seq_chunks) } else { String::new() };
         let mut text = format!(
             "{} on {} chips of {}: tp {} x pp {} x dp {}{}{}, schedule {}, recompute {}, zero {}{}\n",
@@ -299,6 +299,51 @@ impl PodReport<'_> {
             counted(job.micro_batches() as usize, "micro-batch"),
             self.stack.kind.name()
         );
+        text
+    }
+
+    /// What stands behind the tables where it was asked for, or where the model has experts.
+    fn asides(&self, text: &mut String) {
+        let (step, p) = (self.step, &self.job.parallel);
+        if let Some(of) = step.experts {
+            let _ = writeln!(
+                text,
+                "\nexperts: {} visits of tokens a step, {} dropped, {} of all rows padding; the busiest chip has {:.2} times the mean",
+                si(of.visits, ""),
+                percent(of.dropped / of.visits),
+                percent(of.padded / (of.visits - of.dropped + of.padded)),
+                of.imbalance
+            );
+        }
+        if let Some(of) = step.slowest {
+            let _ = writeln!(
+                text,
+                "\nstragglers: the slowest of {} chips computes {} longer in the mean: step {}, {} tokens/s",
+                p.chips(),
+                percent(of.slower),
+                si(of.step_s, "s"),
+                si(self.tokens_in_all(), "")
+            );
+        }
+        if let Some(of) = step.goodput {
+            let _ = writeln!(
+                text,
+                "\ngoodput {}: {} tokens/s; a failure every {}, a checkpoint every {} takes {} of the time, lost work and \
+                 restarts {}",
+                percent(of.share),
+                si(of.share * self.tokens_in_all(), ""),
+                si(of.mtbf_s, "s"),
+                si(of.interval_s, "s"),
+                percent(of.checkpoint),
+                percent(of.lost)
+            );
+        }
+    }
+
+    /// The table for a terminal.
+    pub fn table(&self) -> String {
+        let step = self.step;
+        let mut text = self.head();
         let _ = write!(
             text,
             "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}, energy of the chips {}\n\n",
@@ -334,39 +379,7 @@ impl PodReport<'_> {
             table.add_row(vec![format!("between members of a {level}"), bytes(*count)]);
         }
         let _ = writeln!(text, "{}", table.trim_fmt());
-        if let Some(of) = step.experts {
-            let _ = writeln!(
-                text,
-                "\nexperts: {} visits of tokens a step, {} dropped, {} of all rows padding; the busiest chip has {:.2} times the mean",
-                si(of.visits, ""),
-                percent(of.dropped / of.visits),
-                percent(of.padded / (of.visits - of.dropped + of.padded)),
-                of.imbalance
-            );
-        }
-        if let Some(of) = step.slowest {
-            let _ = writeln!(
-                text,
-                "\nstragglers: the slowest of {} chips computes {} longer in the mean: step {}, {} tokens/s",
-                p.chips(),
-                percent(of.slower),
-                si(of.step_s, "s"),
-                si(self.tokens_in_all(), "")
-            );
-        }
-        if let Some(of) = step.goodput {
-            let _ = writeln!(
-                text,
-                "\ngoodput {}: {} tokens/s; a failure every {}, a checkpoint every {} takes {} of the time, lost work and \
-                 restarts {}",
-                percent(of.share),
-                si(of.share * self.tokens_in_all(), ""),
-                si(of.mtbf_s, "s"),
-                si(of.interval_s, "s"),
-                percent(of.checkpoint),
-                percent(of.lost)
-            );
-        }
+        self.asides(&mut text);
         for note in &step.notes {
             let _ = writeln!(text, "\n{}", wrapped("- ", note));
         }

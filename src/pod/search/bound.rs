@@ -335,9 +335,8 @@ fn least_ns(job: &Job, times: &Times, blocking: bool) -> u64 {
             // The last gradients of weights may be computed while earlier stages go on.
             Schedule::ZeroBubble if stage == 0 => micro * pass + times.reduce + own,
             Schedule::ZeroBubble => fill + micro * pass + own,
-            Schedule::ZeroBubbleV => micro * pass + own,
+            Schedule::ZeroBubbleV | Schedule::PipeDream2Bw => micro * pass + own,
             Schedule::PipeDream => micro * (pass + own),
-            Schedule::PipeDream2Bw => micro * pass + own,
         };
         most = most.max(end);
     }
