@@ -96,6 +96,7 @@ impl Base {
             predicted: None,
             stage_layers: None,
             flat,
+            expert_load: None,
         }
     }
 

@@ -17,7 +17,7 @@ mod verify;
 pub use compare::{Options, Ran, Uncertainty, add_ranges, page};
 pub use execute::{Execution, Source, Stage, configurations, execute, graph_on, refuse_models};
 pub use failure::Failure;
-pub use pod::{PodRequest, pod};
+pub use pod::{PodRequest, pod, stragglers};
 pub use pod_search::{SearchRequest, pod_search};
 pub use preset::{ModelRequest, model_text};
 pub use proof::{ProofFile, ProofInputs, check, prove, summary};

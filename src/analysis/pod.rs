@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::diagnostics::{Diagnostic, number};
 use crate::import;
-use crate::input::Override;
-use crate::model::{Architecture, Position, preset};
-use crate::pod::{self, Detail, Job, Parallel, Stack, StageBlocks, System, TrainingStep};
+use crate::input::{self, Override};
+use crate::model::{Architecture, ExpertLoad, Extras, Position, preset};
+use crate::pod::{self, Detail, Job, Parallel, Stack, StageBlocks, Stragglers, System, TrainingStep};
 
 /// What is run on which system.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub struct PodRequest<'a> {
     pub stage_layers: Option<&'a str>,
     /// Every chip is simulated on its own, not a stage as one.
     pub flat: bool,
+    /// How tokens fall on experts: a word or a file; at random if not given.
+    pub expert_load: Option<&'a str>,
 }
 
 /// Most chips that are simulated one by one.
@@ -63,11 +65,11 @@ pub fn pod<T>(
     if memory.peak() > system.chip_memory_bytes() {
         return Err(does_not_fit(&system, &job, stack));
     }
-    let on_host = pod::of_host(&system, &job);
+    let on_host = pod::of_host(&system, &job, stack.kind);
     if on_host > system.host.memory_bytes {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let title = format!(
-            "{}: the optimiser's state of the chips of one host is {:.1} GiB, its memory {:.1}",
+            "{}: what the chips of one host keep with it is {:.1} GiB, its memory {:.1}",
             job.model,
             gib(on_host),
             gib(system.host.memory_bytes)
@@ -84,7 +86,8 @@ pub fn pod<T>(
 }
 
 pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
-    let (model, mut architecture, trained_with) = model(args.model)?;
+    let (model, mut architecture, trained_with) = model(args.model, true)?;
+    let expert_load = expert_load(args.expert_load, &architecture)?;
     let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.sequence.unwrap_or(1))];
     if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
         return Err(Diagnostic::new(format!("`{flag}` is {count}, expected a count from 1 to 2^24")));
@@ -97,7 +100,45 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
     let stage_layers = args.stage_layers.map(stage_layers).transpose()?;
     let predicted = args.predicted;
     let (batch, micro_batch) = (args.batch, args.micro_batch);
-    Ok(Job { model, architecture, parallel, batch, micro_batch, sequence, density, predicted, stage_layers })
+    Ok(Job {
+        model,
+        architecture,
+        parallel,
+        batch,
+        micro_batch,
+        sequence,
+        density,
+        predicted,
+        stage_layers,
+        expert_load,
+    })
+}
+
+/// Most bytes of a file of shares.
+const MOST_SHARES: u64 = 1 << 24;
+
+/// How much longer chips compute: a distribution by its name, or a file of a share a line.
+///
+/// # Errors
+/// A word that is none and no file, and a line that is no share.
+pub fn stragglers(text: &str) -> Result<Stragglers, Diagnostic> {
+    if let Some(known) = Stragglers::parse(text)? {
+        return Ok(known);
+    }
+    let path = Path::new(text);
+    if !path.exists() {
+        let title =
+            format!("`--stragglers {text}`: no such file, and none of `normal:DEVIATION` and `exponential:MEAN`");
+        return Err(Diagnostic::new(title).with_help("a file has a share for each chip, one a line"));
+    }
+    let all = input::read_text(path, MOST_SHARES)
+        .map_err(|why| Diagnostic::new(format!("cannot read `{}`: {why}", path.display())))?;
+    let lines = (1..).zip(all.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+    let shares = lines.map(|(number, line)| {
+        let refused = || Diagnostic::new(format!("{}:{number}: found {line:?}, expected a share", path.display()));
+        line.trim().parse::<f64>().map_err(|_| refused())
+    });
+    Stragglers::measured(&shares.collect::<Result<Vec<f64>, Diagnostic>>()?)
 }
 
 /// Layers of stages, as `1,3.5,3`.
@@ -122,11 +163,30 @@ pub(super) fn density(sparsity: Option<f64>) -> Result<Option<f64>, Diagnostic> 
     density.transpose()
 }
 
-/// A preset, or the model of a config.json.
-pub(super) fn model(name: &str) -> Result<(String, Architecture, u64), Diagnostic> {
+/// How tokens fall on the experts of a model.
+fn expert_load(given: Option<&str>, architecture: &Architecture) -> Result<ExpertLoad, Diagnostic> {
+    let Some(text) = given else { return Ok(ExpertLoad::default()) };
+    let load = import::expert_load(text)?;
+    let Some(experts) = architecture.extras.experts else {
+        let title = "`--expert-load` is for models with experts, and this one has none";
+        return Err(Diagnostic::new(title).with_help("leave it out"));
+    };
+    match &load {
+        ExpertLoad::Measured(counts) if counts.len() as u64 != experts.count => {
+            let title =
+                format!("`--expert-load` names a file of {} experts, the model has {}", counts.len(), experts.count);
+            Err(Diagnostic::new(title).with_help("one number a line for each expert"))
+        }
+        _ => Ok(load),
+    }
+}
+
+/// A preset, or the model of a config.json. Experts are refused, or in a config.json taken as one block, unless they are kept.
+pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
     if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-        let (model, architecture, sequence) = import::architecture(Path::new(name))?;
-        if let Some(part) = architecture.unusual() {
+        let (model, architecture, sequence) = import::architecture(Path::new(name), keeps_experts)?;
+        let without = Extras { experts: None, ..architecture.extras };
+        if let Some(part) = (Architecture { extras: without, ..architecture }).unusual() {
             let title = format!("`--model {name}`: {model} has {part}, which are not modelled on many chips yet");
             return Err(Diagnostic::new(title).with_help("`rdusim compare --workload` runs it on one chip"));
         }
@@ -138,6 +198,10 @@ pub(super) fn model(name: &str) -> Result<(String, Architecture, u64), Diagnosti
         return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
     }
     let (architecture, sequence) = preset(&name)?;
+    if architecture.extras.experts.is_some() && !keeps_experts {
+        let title = format!("{name} has experts, which are modelled in training alone");
+        return Err(Diagnostic::new(title).with_help("name another model, or `--phase training`"));
+    }
     Ok((name, architecture, sequence))
 }
 

@@ -50,7 +50,7 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     let system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;
     let stack = stack(&system, request.stack, noted)?.clone();
-    let (model, mut architecture, trained_with) = model(request.model)?;
+    let (model, mut architecture, trained_with) = model(request.model, false)?;
     let sequence = request.sequence.unwrap_or(trained_with);
     if let Position::Learned(rows) = architecture.position {
         architecture.position = Position::Learned(rows.max(sequence));

@@ -98,7 +98,8 @@ pub(super) struct PodArgs {
     /// What is done with it
     #[arg(long, value_enum)]
     pub(super) phase: PodPhase,
-    /// Decomposition: tp, pp, dp, cp and context (ring, ulysses), sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1,
+    /// Decomposition: tp, pp, dp, cp and context (ring, ulysses), ep with capacity (dropless, or a factor), exchange (exposed,
+    /// overlapped:PARTS) and experts (near, far), sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1,
     /// pipedream), recompute (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload
     /// (none, optimizer), optimizer (adam, adam-8bit, lion, adafactor, sgd), gradients (bf16, fp32, int8, powersgd:RANK),
     /// order (tp-dp-pp, tp-pp-dp); such as tp=8,pp=4,dp=2
@@ -131,6 +132,10 @@ pub(super) struct PodArgs {
     /// Training: layers of each stage, the first first, halves too: such as 3,3.5,1.5 [default: equal shares]
     #[arg(long, value_name = "N,...")]
     pub(super) stage_layers: Option<String>,
+    /// Training, of a model with experts: how tokens fall on them: `even`, `uniform`, `zipf:A` or a file of a number an expert
+    /// [default: uniform]
+    #[arg(long, value_name = "LOAD")]
+    pub(super) expert_load: Option<String>,
     /// Training: simulate every chip on its own, not a stage as one: the same result, later
     #[arg(long)]
     pub(super) flat: bool,
@@ -168,8 +173,9 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         predicted: args.predicted_tokens,
         stage_layers: args.stage_layers.as_deref(),
         flat: args.flat,
+        expert_load: args.expert_load.as_deref(),
     };
-    let failures = args.goodput.failures()?;
+    let (failures, stragglers) = (args.goodput.failures()?, args.goodput.stragglers()?);
     if args.search {
         let shown = Shown { failures, out: args.out.as_deref(), format: args.format };
         return pod_search::search(&args.search_args, request, args.micro_batch.is_some(), shown);
@@ -177,7 +183,9 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
     let (files, text) = progress::watched("simulating a step", || {
         analysis::pod(&request, &mut progress::note, |system, stack, job, step| -> Result<_, Failure> {
             let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
-            let step = &TrainingStep { goodput, ..step.clone() };
+            let seconds = (step.step_s, step.computing_s());
+            let slowest = stragglers.as_ref().map(|of| of.of_step(job.parallel.chips(), seconds));
+            let step = &TrainingStep { slowest, goodput, ..step.clone() };
             let report = PodReport { system, stack, job, step };
             if let Some(directory) = &args.chakra {
                 write_traces(directory, &ExecutionTraces::new(system, stack, job)?)?;

@@ -2,14 +2,19 @@
 
 use clap::Args;
 
+use crate::analysis;
 use crate::diagnostics::Diagnostic;
-use crate::pod::Failures;
+use crate::pod::{Failures, Stragglers};
 
 #[derive(Debug, Args)]
 pub(super) struct GoodputArgs {
     /// Mean hours between failures of a chip, with its share of host and network: says what failures leave of a run
     #[arg(long, value_name = "HOURS", requires = "checkpoint_s")]
     mtbf_h: Option<f64>,
+    /// Chips that compute longer, by a share drawn for each: `normal:DEVIATION`, `exponential:MEAN` or a file of a share a line;
+    /// a step takes what the slowest takes
+    #[arg(long, value_name = "SHARES", conflicts_with = "search")]
+    stragglers: Option<String>,
     /// With --mtbf-h: seconds of writing a checkpoint
     #[arg(long, value_name = "SECONDS", requires = "mtbf_h")]
     checkpoint_s: Option<f64>,
@@ -24,7 +29,12 @@ pub(super) struct GoodputArgs {
 impl GoodputArgs {
     /// Whether any of them is given: each needs the mean time between failures.
     pub(super) fn is_given(&self) -> bool {
-        self.mtbf_h.is_some()
+        self.mtbf_h.is_some() || self.stragglers.is_some()
+    }
+
+    /// How much longer chips compute, if that was given.
+    pub(super) fn stragglers(&self) -> Result<Option<Stragglers>, Diagnostic> {
+        self.stragglers.as_deref().map(analysis::stragglers).transpose()
     }
 
     /// How chips fail, if that was given.

@@ -25,6 +25,8 @@ pub(super) enum ObjectiveName {
     TokensPerChip,
     /// The fewest chips whose step takes at most `--target-step-s`
     Chips,
+    /// The least energy of a step, on as many chips or fewer
+    Energy,
 }
 
 #[derive(Debug, Args)]
@@ -57,6 +59,7 @@ impl SearchArgs {
             }
             ObjectiveName::Time => Ok(Objective::Time),
             ObjectiveName::TokensPerChip => Ok(Objective::TokensPerChip),
+            ObjectiveName::Energy => Ok(Objective::Energy),
         }
     }
 }

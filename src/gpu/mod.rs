@@ -28,7 +28,7 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, Workload};
 
-pub use self::calls::{KernelCall, kernel_seconds};
+pub use self::calls::{KernelCall, KernelCost, kernel_cost};
 pub use self::cases::{Case, seconds};
 pub use self::experts::{Experts, Skew};
 pub use self::serving::AttentionCall;

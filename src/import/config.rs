@@ -23,7 +23,7 @@ const USUAL_SEQUENCE: u64 = 2048;
 /// Imports a config.
 pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     let expert_load = options.expert_load.clone();
-    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load };
+    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts: false };
     let family = fields.family()?;
     let Model { architecture, sequence: trained, mut notes } = fields.model(family, options.phase)?;
     let (mut batch, mut sequence, mut context) = (1, None, None);
@@ -114,9 +114,9 @@ fn name_of(path: &Path, fields: &Fields) -> String {
 }
 
 /// The dimensions of a model, what it is called, and the tokens of a sequence unless others are asked for.
-pub(super) fn architecture(path: &Path) -> Result<(String, Architecture, u64), Diagnostic> {
+pub(super) fn architecture(path: &Path, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
     let expert_load = ExpertLoad::default();
-    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load };
+    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts };
     let Model { architecture, sequence, .. } = fields.model(fields.family()?, Phase::Training)?;
     Ok((name_of(path, &fields), architecture, sequence.min(USUAL_SEQUENCE)))
 }

@@ -29,7 +29,7 @@ pub fn expert_load_word(text: &str) -> Result<Option<ExpertLoad>, &'static str> 
 ///
 /// # Errors
 /// A word that is none and no file, and a file with something else than a number at least zero a line.
-pub(super) fn expert_load(text: &str) -> Result<ExpertLoad, Diagnostic> {
+pub fn expert_load(text: &str) -> Result<ExpertLoad, Diagnostic> {
     let refused = |why: &str| Diagnostic::new(format!("`--expert-load {text}`: {why}"));
     match expert_load_word(text) {
         Ok(Some(load)) => return Ok(load),

@@ -60,6 +60,8 @@ pub(super) struct Fields {
     pub(super) map: Map<String, Value>,
     /// How tokens fall on experts, if the model has some.
     pub(super) expert_load: ExpertLoad,
+    /// Experts stay experts in training too, also where layers with and without them take turns.
+    pub(super) keeps_experts: bool,
 }
 
 impl Fields {
@@ -270,7 +272,8 @@ impl Fields {
 
     /// The experts of a layer that has some.
     fn experts(&self, family: &str, base: &Architecture) -> Result<Option<Experts>, Diagnostic> {
-        let plain = |count, each, width| Experts { count, each, width, shared: 0, shared_gate: false };
+        let every = self.any(&["decoder_sparse_step", "moe_layer_freq"])?.unwrap_or(1);
+        let plain = |count, each, width| Experts { count, each, width, shared: 0, shared_gate: false, every };
         let each = |usual: u64| Ok::<_, Diagnostic>(self.any(&["num_experts_per_tok"])?.unwrap_or(usual));
         let experts = match family {
             "mixtral" => plain(self.any(&["num_local_experts"])?.unwrap_or(8), each(2)?, base.feed_forward),
@@ -309,8 +312,8 @@ impl Fields {
             let title = format!("`--expert-load` names a file of {} experts, the model has {count}", counts.len());
             return Err(Diagnostic::new(title).with_help("one number a line for each expert"));
         }
-        let node = self.any(&["decoder_sparse_step", "moe_layer_freq"])?.unwrap_or(1);
-        if node != 1 || self.map.get("mlp_only_layers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
+        let is_mixed = experts.every != 1 && !self.keeps_experts;
+        if is_mixed || self.map.get("mlp_only_layers").and_then(Value::as_array).is_some_and(|list| !list.is_empty()) {
             return Err(self.refused("layers with and without experts take turns, which is not modelled"));
         }
         if count > MOST_EXPERTS {
@@ -321,7 +324,7 @@ impl Fields {
                 .refused("`--expert-load` has no effect in training, which takes the experts of a token as one block");
             return Err(error.with_help("leave it out, or choose `--phase forward`, `prefill` or `decode`"));
         }
-        if phase == Phase::Training {
+        if phase == Phase::Training && !self.keeps_experts {
             architecture.feed_forward = each.saturating_mul(width).saturating_add(shared);
             notes.push(format!(
                 "{each} of {count} experts of every layer are modelled, those that a token meets, as one feed-forward \

@@ -39,7 +39,7 @@ mod wire;
 
 use std::path::Path;
 
-pub use expert_load::expert_load_word;
+pub use expert_load::{expert_load, expert_load_word};
 pub use options::{Imported, Options, PHASES, Request, is_model, is_network};
 
 use crate::diagnostics::Diagnostic;
@@ -63,12 +63,12 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
 }
 
 /// What the model of a `config.json` is called, its dimensions, and the tokens of a sequence unless others are asked for: at
-/// most 2,048.
+/// most 2,048. Experts stay experts if `keeps_experts`, else those that a token meets are one block.
 ///
 /// # Errors
 /// A file that cannot be read or names no known family.
-pub fn architecture(path: &Path) -> Result<(String, Architecture, u64), Diagnostic> {
-    config::architecture(path)
+pub fn architecture(path: &Path, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
+    config::architecture(path, keeps_experts)
 }
 
 /// Reads a workload file or a model, with the `workload.` overrides among `sets` applied. `seed` goes into every random

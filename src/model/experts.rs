@@ -20,6 +20,8 @@ pub struct Experts {
     pub shared: u64,
     /// A gate scales what that block makes.
     pub shared_gate: bool,
+    /// Layers of which one, the last, has experts; 1 where all have them.
+    pub every: u64,
 }
 
 /// How the tokens of a batch fall on the experts of a layer.
@@ -64,6 +66,24 @@ impl Experts {
         (met, busiest.max(visits.div_ceil(met)).min(tokens.max(1)))
     }
 
+    /// Chances of experts to be chosen by a token, in the order of the experts.
+    pub fn chances_in_order(&self, load: &ExpertLoad) -> Vec<f64> {
+        let weights: Vec<f64> = match load {
+            ExpertLoad::Even | ExpertLoad::Uniform => {
+                return vec![self.each as f64 / self.count as f64; self.count as usize];
+            }
+            ExpertLoad::Zipf(exponent) => (1..=self.count).map(|rank| (rank as f64).powf(-exponent)).collect(),
+            ExpertLoad::Measured(counts) => counts.to_vec(),
+        };
+        let mut order: Vec<usize> = (0..weights.len()).collect();
+        order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]));
+        let mut chances = vec![0.0; weights.len()];
+        for (at, chance) in order.into_iter().zip(certain_first(weights, self.each as f64)) {
+            chances[at] = chance;
+        }
+        chances
+    }
+
     /// Chances of experts to be chosen by a token, each with the number of experts that have it.
     fn chances(&self, load: &ExpertLoad) -> Vec<(f64, f64)> {
         let weights: Vec<f64> = match load {
@@ -98,6 +118,15 @@ fn certain_first(mut weights: Vec<f64>, sum: f64) -> Vec<f64> {
             chance
         })
         .collect()
+}
+
+/// Tokens above `room` that an expert is expected to get of `tokens`, each with this chance.
+pub fn expected_above(tokens: u64, chance: f64, room: u64) -> f64 {
+    let counts = Counts::new(tokens, chance);
+    let to = counts.from + counts.upto.len() as u64;
+    // Below the first count that may be, everything above the room is certain.
+    let certain = counts.from.saturating_sub(room) as f64;
+    certain + (room.max(counts.from)..to).map(|x| 1.0 - counts.up_to(x)).sum::<f64>()
 }
 
 /// The chance that an expert is met by at least one of `tokens` tokens.
@@ -192,7 +221,7 @@ mod tests {
     use super::*;
 
     fn experts(count: u64, each: u64) -> Experts {
-        Experts { count, each, width: 64, shared: 0, shared_gate: false }
+        Experts { count, each, width: 64, shared: 0, shared_gate: false, every: 1 }
     }
 
     #[test]
@@ -243,6 +272,26 @@ mod tests {
             assert!((met as f64 - mean(&|draw| draw.0)).abs() < 1.0, "{count} {each} {tokens}: {met} met");
             let thrown = mean(&|draw| draw.1);
             assert!(rows as f64 > 0.97 * thrown && (rows as f64) < 1.06 * thrown + 1.0, "{rows} rows, thrown {thrown}");
+        }
+    }
+
+    #[test]
+    fn what_is_above_a_room_is_what_a_binomial_count_says() {
+        // Of 2 tokens with a chance of a half: none, one or two with 1/4, 1/2, 1/4.
+        assert!((expected_above(2, 0.5, 0) - 1.0).abs() < 1e-12);
+        assert!((expected_above(2, 0.5, 1) - 0.25).abs() < 1e-12);
+        assert!(expected_above(2, 0.5, 2).abs() < 1e-12);
+        assert!((expected_above(100, 1.0, 30) - 70.0).abs() < 1e-12);
+        // A Poisson count of mean 1 is above 1 by 1/e in the mean.
+        assert!((expected_above(1 << 20, 1.0 / f64::from(1 << 20), 1) - 1.0 / 1f64.exp()).abs() < 1e-4);
+    }
+
+    #[test]
+    fn chances_keep_the_order_of_the_experts() {
+        let load = ExpertLoad::Measured([1.0, 5.0, 2.0, 0.0].into_iter().collect());
+        let chances = experts(4, 1).chances_in_order(&load);
+        for (chance, expected) in chances.iter().zip([0.125, 0.625, 0.25, 0.0]) {
+            assert!((chance - expected).abs() < 1e-12, "{chances:?}");
         }
     }
 

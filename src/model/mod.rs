@@ -2,17 +2,21 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod expert_presets;
 mod experts;
 mod extras;
 mod layers;
+mod named;
 mod part;
 mod preset;
 mod storage;
 mod write;
 
-pub use experts::{ExpertLoad, Experts};
+pub use expert_presets::EXPERT_PRESETS;
+pub use experts::{ExpertLoad, Experts, expected_above};
 pub use extras::{Extras, Latent};
+pub use named::preset;
 pub use part::write_part;
-pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset, preset};
+pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset};
 pub use storage::{Storage, StorageFormat};
 pub use write::{Options, Part, Phase, Recompute, Sparsity, WeightFile, write};

@@ -1,7 +1,6 @@
 //! Published models and the dimensions that make them.
 
 use super::extras::Extras;
-use crate::diagnostics::Diagnostic;
 
 /// How positions enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +116,7 @@ pub struct Preset {
     pub sequence: u64,
 }
 
-const NO_EXTRAS: Extras = Extras {
+pub(super) const NO_EXTRAS: Extras = Extras {
     head_width: None,
     attention_bias: false,
     head_norm: false,
@@ -128,7 +127,7 @@ const NO_EXTRAS: Extras = Extras {
     dense_layers: 0,
 };
 
-const GPT2: Architecture = Architecture {
+pub(super) const GPT2: Architecture = Architecture {
     hidden: 768,
     layers: 12,
     heads: 12,
@@ -149,7 +148,7 @@ const GPT2: Architecture = Architecture {
     extras: NO_EXTRAS,
 };
 
-const LLAMA: Architecture = Architecture {
+pub(super) const LLAMA: Architecture = Architecture {
     hidden: 4096,
     layers: 32,
     heads: 32,
@@ -314,22 +313,3 @@ pub const PRESETS: [Preset; 16] = [
         sequence: 512,
     },
 ];
-
-/// A preset, or the architecture of a family (`gpt`, `llama`) whose dimensions are to be given.
-///
-/// # Errors
-/// A diagnostic that lists the names.
-pub fn preset(name: &str) -> Result<(Architecture, u64), Diagnostic> {
-    match name {
-        "gpt" => return Ok((GPT2, 1024)),
-        "llama" => return Ok((LLAMA, 4096)),
-        _ => {}
-    }
-    PRESETS.iter().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(
-        || {
-            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-            Diagnostic::new(format!("there is no model {name:?}"))
-                .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
-        },
-    )
-}

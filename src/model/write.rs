@@ -191,6 +191,11 @@ pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
     if options.phase == Phase::Training && a.extras.experts.is_some() {
         return Err(Diagnostic::new("a model with experts cannot be trained: gathering tokens has no gradient here"));
     }
+    if let Some(experts) = a.extras.experts.filter(|experts| experts.every > 1) {
+        let title =
+            format!("one of {} layers has experts: layers that take turns are not modelled on one chip", experts.every);
+        return Err(Diagnostic::new(title).with_help("`rdusim pod --model` has them"));
+    }
     if a.extras.dense_layers >= a.layers {
         let title = format!("{} of {} layers have no experts: expected fewer", a.extras.dense_layers, a.layers);
         return Err(Diagnostic::new(title));

@@ -332,11 +332,18 @@ pub fn plan(
     call: &Call<'_>,
 ) -> Result<Planned, Diagnostic> {
     let mut best: Option<Planned> = None;
+    // What an algorithm puts on the links is the same for all of its protocols.
+    let mut known: Vec<(Algorithm, Option<Vec<Phase>>)> = Vec::new();
     let offered = protocols.iter().filter(|protocol| {
         protocol.library == library && named.is_none_or(|algorithm| algorithm == protocol.algorithm)
     });
     for protocol in offered {
-        let Some(phases) = phases(network, call, protocol.algorithm) else { continue };
+        let algorithm = protocol.algorithm;
+        if known.iter().all(|(of, _)| *of != algorithm) {
+            known.push((algorithm, phases(network, call, algorithm)));
+        }
+        let found = known.iter().find(|(of, _)| *of == algorithm).and_then(|(_, phases)| phases.clone());
+        let Some(phases) = found else { continue };
         let step_us = |level: usize| protocol.step_us.get(level).or(protocol.step_us.last()).copied().unwrap_or(0.0);
         let steps = phases.iter().flat_map(|phase| phase.steps.iter().enumerate());
         let latency_us = protocol.base_us + steps.map(|(level, &steps)| steps as f64 * step_us(level)).sum::<f64>();
@@ -363,7 +370,7 @@ pub fn plan(
 }
 
 /// Seconds of a phase alone, from the fluid model.
-fn alone(network: &Network<'_>, phase: &Phase, rate_share: f64) -> f64 {
+pub(super) fn alone(network: &Network<'_>, phase: &Phase, rate_share: f64) -> f64 {
     let mut traffic = Traffic::new(network.clone());
     let flow = traffic.add(&phase.demand, rate_share);
     if !traffic.start(&flow) {

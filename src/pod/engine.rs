@@ -14,8 +14,8 @@ use crate::interrupt;
 mod plan;
 mod streams;
 
-pub use plan::{Actor, Passes, Plan, Reduction, ReductionPhase, Simulated, Span, SpanKind, Spent, Unit};
-pub use streams::{Collective, Stream};
+pub use plan::{Actor, Passes, Plan, Reduction, Simulated, Span, SpanKind, Spent, Unit};
+pub use streams::{Collective, ReductionPhase, Stream};
 use streams::{Next, Streams};
 
 /// A micro-batch, a part and a direction at an actor: what a pass waits for.
@@ -224,25 +224,39 @@ impl Engine<'_, '_> {
     /// Whether a pass is the first or the last of its micro-batch: nothing is to be received or sent.
     fn is_end(&self, actor: usize, work: Work, receives: bool) -> bool {
         let of = &self.plan.actors[actor];
-        let (first, last) = (of.is_first && work.part == 0, of.is_last && work.part + 1 == self.plan.parts);
+        let ends = if self.plan.is_v { of.is_first } else { of.is_last };
+        let (first, last) = (of.is_first && work.part == 0, ends && work.part + 1 == self.plan.parts);
         match work.pass {
-            PassKind::Forward => {
-                if receives {
-                    first
-                } else {
-                    last
-                }
-            }
-            PassKind::Backward => {
-                if receives {
-                    last
-                } else {
-                    first
-                }
-            }
+            PassKind::Forward if receives => first,
+            PassKind::Forward => last,
+            PassKind::Backward if receives => last,
+            PassKind::Backward => first,
             // All operands lie on the chip.
             PassKind::Weights | PassKind::Update => true,
         }
+    }
+
+    /// Where what a pass gives goes: the actor, whether by the way to the next, and the part.
+    fn target(&self, actor: usize, work: Work) -> (usize, bool, u64) {
+        let of = &self.plan.actors[actor];
+        let is_backward = work.pass == PassKind::Backward;
+        if self.plan.is_v {
+            // Down the stages with the first part, up with the second; back the other way round.
+            let is_down = is_backward != (work.part == 0);
+            let is_turn = of.is_last && is_backward == (work.part == 1);
+            return match (is_turn, is_down) {
+                (true, _) => (actor, true, 1 - work.part),
+                (_, true) => (of.next.0, true, work.part),
+                _ => (of.previous.0, false, work.part),
+            };
+        }
+        // Around the ends of the pipeline a micro-batch goes on to another part.
+        let part = match is_backward {
+            false if of.is_last => work.part + 1,
+            true if of.is_first => work.part - 1,
+            _ => work.part,
+        };
+        (if is_backward { of.previous.0 } else { of.next.0 }, !is_backward, part)
     }
 
     fn try_start(&mut self, actor: usize, now: u64) {
@@ -365,22 +379,15 @@ impl Engine<'_, '_> {
         let plan = self.plan;
         let of = &plan.actors[actor];
         let work = of.order[self.states[actor].at];
-        let is_backward = work.pass == PassKind::Backward;
         let state = &mut self.states[actor];
         state.pass = PassState::Waiting;
         state.at += 1;
         let is_last = state.at == of.order.len();
         if !self.is_end(actor, work, false) {
-            let (peer, way) =
-                if is_backward { (of.previous.0, self.way_of[actor][1]) } else { (of.next.0, self.way_of[actor][0]) };
-            // Around the ends of the pipeline a micro-batch goes on to another part.
-            let part = match is_backward {
-                false if of.is_last => work.part + 1,
-                true if of.is_first => work.part - 1,
-                _ => work.part,
-            };
+            let (peer, is_next, part) = self.target(actor, work);
+            let way = self.way_of[actor][usize::from(!is_next)];
             let input = (peer, work.pass, work.micro, part);
-            if self.ways[way].flow.activity().is_none() {
+            if peer == actor || self.ways[way].flow.activity().is_none() {
                 // The next part lies on this stage.
                 self.arrived.insert(input, now);
                 if peer != actor {

@@ -2,17 +2,18 @@
 //! comes after. Times of computing are those of the chip's simulation; what moves is given as bytes, for whoever simulates links.
 
 use super::collective::CollectiveKind;
-use super::optimizer::gradient_bytes;
+use super::optimizer::gradient_parts;
 use super::parallel::{Job, Recompute};
 use super::pass::{Pass, Pieces};
 use super::schedule::{PassKind, Work, order};
 use super::sharded::{LAYER, Piece, end_collectives, ns, pieces_of, received, tied_bytes};
-use super::stage::{TensorComm, pieces, tensor_comm};
+use super::stage::pieces;
 use super::system::{Stack, System};
+use super::tensor_comm::{TensorComm, tensor_comm};
 use super::training::{transfer_bytes, update_seconds};
 use crate::diagnostics::Diagnostic;
 
-/// Nodes of all chips that are made at most.
+/// Nodes of a chip that are made at most: graphs are made one at a time.
 const MOST_NODES: u64 = 1 << 24;
 
 /// What a chip does in a node.
@@ -87,18 +88,28 @@ impl<'s> ExecutionTraces<'s> {
                 format!("cp = {}: exchanges within attention are not written as execution traces", job.parallel.cp);
             return Err(Diagnostic::new(title).with_help("leave `--chakra` or cp out"));
         }
+        if job.parallel.schedule.is_v() {
+            let title = "the two directions of zb-v are not written as execution traces";
+            return Err(Diagnostic::new(title).with_help("leave `--chakra` out, or use zb-h1"));
+        }
+        if job.parallel.seq_chunks > 1 || job.parallel.offload.moves_in_passes() {
+            let title = "parts of sequences, and what moves to the host in passes, are not written as execution traces";
+            return Err(Diagnostic::new(title).with_help("leave `--chakra`, or seq_chunks and offload, out"));
+        }
+        if job.experts().is_some() {
+            let title = format!("{} has experts, whose exchanges are not written as execution traces", job.model);
+            return Err(Diagnostic::new(title).with_help("leave `--chakra` out, or name a model without experts"));
+        }
         let comm = tensor_comm(system, stack, job)?;
         let pieces = pieces(system, stack, job, &comm)?;
         let p = &job.parallel;
         let update = (0..p.pp).map(|stage| update_seconds(system, stack, job, &pieces, stage));
         let update = update.collect::<Result<Vec<f64>, Diagnostic>>()?;
         let traces = Self { job, stack, pieces, comm, update, groups: groups(job) };
-        let per_stage = (0..p.pp).map(|stage| traces.of(p.chip(stage, 0, 0)).len() as u64 * p.tp * p.dp);
-        let nodes: u64 = per_stage.sum();
+        let nodes = (0..p.pp).map(|stage| traces.of(p.chip(stage, 0, 0)).len() as u64).max().unwrap_or(0);
         if nodes > MOST_NODES {
-            let title =
-                format!("the graphs of {} chips have {nodes} nodes, at most {MOST_NODES} are written", p.chips());
-            return Err(Diagnostic::new(title).with_help("use fewer replicas, larger micro-batches or a smaller batch"));
+            let title = format!("the graph of a chip has {nodes} nodes, at most {MOST_NODES} are written");
+            return Err(Diagnostic::new(title).with_help("use larger micro-batches or a smaller batch"));
         }
         Ok(traces)
     }
@@ -374,7 +385,7 @@ impl<'t, 's> Graph<'t, 's> {
         let mut waits: Vec<u64> = self.last.into_iter().chain(self.scatters.last().copied()).collect();
         let mut before = self.scatters.last().copied();
         for &kind in end_collectives(p) {
-            let bytes = if kind == CollectiveKind::AllReduce { gradient_bytes(job, self.stage) } else { weights };
+            let bytes = if kind == CollectiveKind::AllReduce { gradient_parts(job, self.stage)[0] } else { weights };
             let reduced = self.collective("reduce gradients", kind, (bytes, self.replicas()), &[after, before]);
             before = Some(reduced);
             waits.push(reduced);

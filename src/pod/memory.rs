@@ -1,7 +1,10 @@
 //! Memory of a chip by kind, and what would make a step fit.
 
-use super::optimizer::{left_out_bytes, state_bytes};
-use super::parallel::{Job, Recompute, Schedule};
+use super::choices::Offload;
+use super::experts::most_rows;
+use super::offload::RESIDENT;
+use super::optimizer::{left_out_bytes, state_parts};
+use super::parallel::{Job, Parallel, Recompute, Schedule};
 use super::schedule::held;
 use super::system::{StackKind, System};
 
@@ -36,7 +39,7 @@ impl Memory {
 
 /// Bytes that a layer keeps of a micro-batch (Korthikanti et al., 2022, table 2): of norms, dropout and the inputs of
 /// products; and of scores, their softmax and its dropout.
-fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
+pub(super) fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let (a, t, columns) = (&job.architecture, job.parallel.tp1(), job.parallel.tiled.tp2);
     let sbh = job.tokens() * job.micro_batch * a.hidden;
     // 34 with a feed-forward block of four times the width: 18 and 4 a unit of its width (Megatron-LM).
@@ -45,7 +48,13 @@ fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let kept = if job.parallel.sp { whole / t } else { 10 * sbh / columns + (whole - 10 * sbh) / t };
     // Saturates where no memory would do.
     let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence * job.tokens()) as f64) as u64;
-    (kept, if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 })
+    let scores = if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 };
+    if !job.parallel.gist {
+        return (kept, scores);
+    }
+    // Two of the bytes of an element of the stream are masks; of a score two elements of two bytes and a mask.
+    let share = ((whole - 2 * sbh) as f64 / 2.0 + 2.0 * sbh as f64 / 8.0) / whole as f64;
+    ((kept as f64 * share) as u64, (scores as f64 * (2.0 + 0.125) / 5.0) as u64)
 }
 
 /// Bytes of what enters a layer; between phases each tensor rank keeps a part.
@@ -58,43 +67,82 @@ fn layer_input(job: &Job) -> u64 {
 /// Memory of a stage at its peak.
 pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let p = &job.parallel;
-    let parameters = job.stage_parameters(stage);
-    let held =
-        if p.tiled.is_phased() { job.micro_batches() } else { held(p.schedule, (stage, p.pp), job.micro_batches()) };
+    let parts = job.stage_parts(stage);
+    let held = if p.tiled.is_phased() {
+        job.micro_batches()
+    } else {
+        held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks)
+    };
+    // With the host are those that neither compute nor move.
+    let on_chip = if p.offload.activations { held.min(RESIDENT) } else { held };
     let (kept, scores) = layer_bytes(job, stack);
     let sbh = job.tokens() * job.micro_batch * job.architecture.hidden;
     let input = layer_input(job);
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
+    // Beyond what as many layers without experts keep; less where an expert's rows are narrower.
+    let (with, more) = (job.mixed_layers().1, expert_bytes(job));
+    let beside = if with > 0 { more.max(0) } else { 0 };
+    let of_layers = |each: u64| (i128::from(layers.saturating_mul(each)) + i128::from(with) * more).max(0) as u64;
     let mut activations = match p.recompute {
-        Recompute::None => (held * layers).saturating_mul(kept.saturating_add(scores)),
-        Recompute::Selective => (held * layers).saturating_mul(kept).saturating_add(scores),
+        Recompute::None => on_chip.saturating_mul(of_layers(kept.saturating_add(scores))),
+        Recompute::Selective => on_chip.saturating_mul(of_layers(kept)).saturating_add(scores),
         // In phases a micro-batch under way is on the tiles.
         Recompute::Full if p.tiled.is_phased() => (held * layers).saturating_mul(input),
-        Recompute::Full => (held * layers).saturating_mul(input).saturating_add(kept.saturating_add(scores)),
+        Recompute::Full => {
+            let one = kept.saturating_add(scores).saturating_add(beside as u64);
+            (on_chip * layers).saturating_mul(input).saturating_add(one)
+        }
     };
-    if stage + 1 == p.pp && !p.tiled.is_phased() {
+    if job.has_logits(stage) && !p.tiled.is_phased() {
         // Logits in 2 bytes and in fp32.
-        let logits = (job.predicted_tokens() / p.cp * job.micro_batch)
+        let logits = (job.predicted_tokens() / p.cp / p.seq_chunks * job.micro_batch)
             .saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
         activations = activations.saturating_add(logits);
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
     let [of_state, of_gradients, of_weights] = p.sharding();
     // Every micro-batch under way keeps the weights of its forward pass.
-    let versions = if p.schedule == Schedule::PipeDream { held } else { 1 };
+    let versions = match p.schedule {
+        Schedule::PipeDream => held,
+        Schedule::PipeDream2Bw => 2,
+        _ => 1,
+    };
     Memory {
-        weights: (2 * parameters * versions).div_ceil(of_weights),
-        gradients: (2 * parameters).div_ceil(of_gradients),
-        optimizer: if p.offload { 0 } else { state_bytes(job, stage).div_ceil(of_state) },
+        weights: if p.offload.weights {
+            coming_bytes(job)
+        } else {
+            job.divided(parts.map(|parameters| 2 * parameters * versions), of_weights)
+        },
+        gradients: job.divided(parts.map(|parameters| 2 * parameters), of_gradients),
+        optimizer: if p.offload.optimizer { 0 } else { job.divided(state_parts(job, stage), of_state) },
         activations,
         buffers: between
             + if p.tp > 1 && !p.tiled.is_phased() { 2 * sbh } else { 0 }
             + whole_units(job, stage)
             + around(job)
+            + exchanged_bytes(job)
+            + job.chunk_bytes(stage)
             + left_out_bytes(job, stage),
         held,
         stage,
     }
+}
+
+/// Bytes that a layer with experts keeps of a micro-batch beyond one without: rows as they came to the experts, what their products
+/// read and give, and the router's weights in fp32, in place of what the feed-forward block keeps.
+fn expert_bytes(job: &Job) -> i128 {
+    let (a, t) = (&job.architecture, job.parallel.tp);
+    let Some(experts) = job.experts() else { return 0 };
+    let (tokens, rows) = (job.tokens() * job.micro_batch, most_rows(job));
+    let block = i128::from(4 * tokens * a.feed_forward / t);
+    let of_experts = rows * (4 * a.hidden + 4 * experts.width / t);
+    let others = tokens * (4 * experts.shared / t + 4 * experts.count);
+    i128::from(of_experts) + i128::from(others) - block
+}
+
+/// Bytes of rows that are sent and received while tokens go to their experts, or come back.
+fn exchanged_bytes(job: &Job) -> u64 {
+    if job.parallel.experts.ep > 1 { 2 * 2 * most_rows(job) * job.architecture.hidden } else { 0 }
 }
 
 /// Bytes of keys and values, with their gradients, that come around from other chips while their own are read.
@@ -107,7 +155,7 @@ fn around(job: &Job) -> u64 {
 /// Bytes of a stage's activations that wait for their backward pass while another micro-batch is computed.
 pub(super) fn waiting(job: &Job, stack: StackKind, stage: u64) -> u64 {
     let p = &job.parallel;
-    let held = held(p.schedule, (stage, p.pp), job.micro_batches());
+    let held = held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks);
     held.saturating_sub(1).saturating_mul(waiting_of_one(job, stack, stage))
 }
 
@@ -122,7 +170,9 @@ pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
         Recompute::Full => input,
     };
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
-    layers.saturating_mul(each)
+    let with = if p.recompute == Recompute::Full { 0 } else { job.mixed_layers().1 };
+    let all = i128::from(layers.saturating_mul(each)) + i128::from(with) * expert_bytes(job);
+    all.max(0) as u64
 }
 
 /// Bytes of the units that are whole at one time although their stage is divided over the replicas: with ZeRO-3 the
@@ -133,28 +183,53 @@ fn whole_units(job: &Job, stage: u64) -> u64 {
     if !p.shards_passes() {
         return 0;
     }
-    let mut units = vec![job.layer_parameters(); (job.layers_of_part() * p.schedule.parts()) as usize];
-    let (tokens, positions) = job.table_parameters();
-    if stage == 0 {
-        units.push(tokens + positions);
-    }
-    if stage + 1 == p.pp {
-        units.push(tokens);
-    }
+    let mut units = units(job, stage);
     units.sort_unstable_by(|a, b| b.cmp(a));
     let largest = |count: u64| units.iter().take(count as usize).sum::<u64>();
     2 * largest(2) + if p.zero >= 3 { 2 * largest(1 + p.prefetch) } else { 0 }
 }
 
-/// Bytes of the hosts' memory that the chips of one host take.
-pub fn of_host(system: &System, job: &Job) -> u64 {
+/// Bytes of weights on a chip whose weights lie with the host: the largest units of any stage, as many as compute and come.
+fn coming_bytes(job: &Job) -> u64 {
     let p = &job.parallel;
-    if !p.offload {
-        return 0;
+    let of_stage = |stage| {
+        let mut units = units(job, stage);
+        units.sort_unstable_by(|a, b| b.cmp(a));
+        2 * units.iter().take(1 + p.prefetch as usize).sum::<u64>()
+    };
+    (0..p.pp).map(of_stage).max().unwrap_or(0)
+}
+
+/// Parameters of the layers, the embedding and the logits of a stage.
+fn units(job: &Job, stage: u64) -> Vec<u64> {
+    let p = &job.parallel;
+    let (without, with) = job.mixed_layers();
+    let mut units = vec![job.layer_parameters(); (without * p.schedule.parts()) as usize];
+    let of_experts = job.expert_layer_parameters().iter().sum();
+    units.resize(units.len() + (with * p.schedule.parts()) as usize, of_experts);
+    let (tokens, positions) = job.table_parameters();
+    if stage == 0 {
+        units.push(tokens + positions);
     }
-    let most = (0..p.pp).map(|stage| state_bytes(job, stage)).max().unwrap_or(0);
+    if job.has_logits(stage) {
+        units.push(tokens);
+    }
+    units
+}
+
+/// Bytes of the hosts' memory that the chips of one host take.
+pub fn of_host(system: &System, job: &Job, stack: StackKind) -> u64 {
+    let p = &job.parallel;
+    let of_stage = |stage| {
+        let state = if p.offload.optimizer { job.divided(state_parts(job, stage), p.sharding()[0]) } else { 0 };
+        let weights = if p.offload.weights { 2 * job.stage_parameters(stage) } else { 0 };
+        let held = held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks).saturating_sub(RESIDENT);
+        let kept = if p.offload.activations { held.saturating_mul(waiting_of_one(job, stack, stage)) } else { 0 };
+        state.saturating_add(weights).saturating_add(kept)
+    };
+    let most = (0..p.pp).map(of_stage).max().unwrap_or(0);
     let chips = system.levels.first().map_or(1, |level| level.members).min(p.chips());
-    most.div_ceil(p.sharding()[0]).saturating_mul(chips)
+    most.saturating_mul(chips)
 }
 
 /// Memory of the fullest stage.
@@ -210,6 +285,9 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
             consider(&mut list, what, with(&|job| job.parallel.recompute = recompute));
         }
     }
+    for (what, changed) in to_hosts(system, job, stack) {
+        consider(&mut list, what, changed);
+    }
     for (stage, what) in [(2, "gradients too"), (3, "weights too")] {
         if let Some((what, changed)) = zero(stage, what) {
             consider(&mut list, what, changed);
@@ -242,6 +320,17 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
     }
     list.truncate(6);
     list
+}
+
+/// Steps that keep something with the hosts, where their memory has room for it.
+fn to_hosts(system: &System, job: &Job, stack: StackKind) -> Vec<(String, Job)> {
+    let kinds = ["optimizer", "activations", "optimizer+activations"].into_iter();
+    let kinds = kinds.filter(|_| job.parallel.offload == Offload::default());
+    let steps = kinds.filter_map(|kind| {
+        let parallel = Parallel { offload: Offload::read(kind)?, ..job.parallel };
+        Some((format!("offload={kind} (to the memory of the host)"), Job { parallel, ..job.clone() }))
+    });
+    steps.filter(|(_, job)| of_host(system, job, stack) <= system.host.memory_bytes).collect()
 }
 
 /// Several changes at once, with the optimiser's state divided over the replicas, else with all of it.

@@ -6,16 +6,21 @@
 
 mod chakra;
 mod choices;
+mod chunks;
 mod collective;
 mod context;
 mod dragonfly;
+mod energy;
 mod engine;
 mod execution_trace;
+mod experts;
 mod goodput;
 mod graph;
 mod kernels;
 mod memory;
 mod network;
+mod offload;
+mod on_gpu;
 mod optimizer;
 mod parallel;
 mod pass;
@@ -26,12 +31,14 @@ mod serving;
 mod sharded;
 mod spec;
 mod stage;
+mod stragglers;
 mod system;
+mod tensor_comm;
 mod tiled;
 mod tiles;
 mod training;
 
-pub use choices::{Context, Gradients, Optimizer};
+pub use choices::{Capacity, Context, Gradients, Mixture, Offload, Optimizer};
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
 pub use dragonfly::Dragonfly;
 pub use engine::{
@@ -39,11 +46,12 @@ pub use engine::{
     simulate,
 };
 pub use execution_trace::{ExecutionTraces, Operation, TraceNode};
+pub use experts::ExpertUse;
 pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job, remedies};
 pub use network::{Demand, Flow, Link, Network, Traffic};
 pub use parallel::{Job, Parallel, Recompute, Schedule};
-pub use schedule::{PassKind, Work, most_held, order};
+pub use schedule::{PassKind, Work, in_chunks, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{
     Answer, Arrivals, Cost, Grid, Limits, Load, Parameters, Policy, Range, Replayed, Request, Sample, Served,
@@ -51,6 +59,7 @@ pub use serving::{
     memory as serving_memory, read_trace, replay, serve, serving_remedies, stream,
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
+pub use stragglers::{Slowest, Stragglers};
 pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
 pub use tiled::{StageBlocks, Tiled};
 pub use training::{Detail, StepTime, TrainingStep, step};

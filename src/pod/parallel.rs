@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::choices::{Context, Gradients, Optimizer, gradients};
+use super::choices::{Context, Gradients, Mixture, Offload, Optimizer, gradients};
 use super::tiled::{StageBlocks, Tiled};
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
-use crate::model::{Activation, Architecture, Norm, Position};
+use crate::model::{Activation, Architecture, ExpertLoad, Norm, Position};
 
 /// The order of micro-batches on the stages of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,9 +22,15 @@ pub enum Schedule {
     /// 1F1B whose backward passes leave the gradients of weights to passes of their own, which fill most of the bubbles
     /// (Qi et al., *Zero Bubble Pipeline Parallelism*, 2023, ZB-H1).
     ZeroBubble,
+    /// Two parts on each stage, the second of which takes the stages in reverse, with passes for gradients of weights
+    /// (Qi et al., 2023, ZB-V).
+    ZeroBubbleV,
     /// 1F1B that never drains: an update after every micro-batch, on weights that are kept until its backward pass
     /// (Narayanan et al., *`PipeDream`*, 2019).
     PipeDream,
+    /// The same with an update after every batch, on two versions of the weights (Narayanan et al., *Memory-Efficient
+    /// Pipeline-Parallel DNN Training*, 2021).
+    PipeDream2Bw,
 }
 
 impl Schedule {
@@ -36,13 +42,25 @@ impl Schedule {
             Self::OneForwardOneBackward => "1f1b".to_owned(),
             Self::Interleaved(parts) => format!("interleaved:{parts}"),
             Self::ZeroBubble => "zb-h1".to_owned(),
+            Self::ZeroBubbleV => "zb-v".to_owned(),
             Self::PipeDream => "pipedream".to_owned(),
+            Self::PipeDream2Bw => "pipedream-2bw".to_owned(),
         }
     }
 
     /// Whether gradients of weights have passes of their own.
     pub fn splits_weights(self) -> bool {
-        self == Self::ZeroBubble
+        matches!(self, Self::ZeroBubble | Self::ZeroBubbleV)
+    }
+
+    /// Whether a micro-batch ends on the stage where it begins.
+    pub fn is_v(self) -> bool {
+        self == Self::ZeroBubbleV
+    }
+
+    /// Whether the pipeline never drains: updates stand among the passes.
+    pub fn never_drains(self) -> bool {
+        matches!(self, Self::PipeDream | Self::PipeDream2Bw)
     }
 
     /// Whether every micro-batch has an update of its own.
@@ -52,7 +70,11 @@ impl Schedule {
 
     /// Parts of the model on each stage.
     pub fn parts(self) -> u64 {
-        if let Self::Interleaved(parts) = self { parts } else { 1 }
+        match self {
+            Self::Interleaved(parts) => parts,
+            Self::ZeroBubbleV => 2,
+            _ => 1,
+        }
     }
 }
 
@@ -71,6 +93,8 @@ pub struct Parallel {
     pub context: Context,
     /// What only chips of tiles do.
     pub tiled: Tiled,
+    /// How experts are divided and fed, if the model has some.
+    pub experts: Mixture,
     /// Norms and dropout are divided along the sequence (Korthikanti et al., 2022).
     pub sp: bool,
     /// Order of micro-batches.
@@ -82,8 +106,12 @@ pub struct Parallel {
     pub zero: u64,
     /// With `zero` 3: units (layers, embedding, logits) whose weights are gathered ahead of the one that computes.
     pub prefetch: u64,
-    /// The optimiser's state lies in the memory of the host.
-    pub offload: bool,
+    /// Parts of a sequence that go through the stages one after the other.
+    pub seq_chunks: u64,
+    /// What lies in the memory of the host.
+    pub offload: Offload,
+    /// What is kept for backward passes is encoded: elements in 8 bits, masks in one (Jain et al., *Gist*, 2018).
+    pub gist: bool,
     /// How weights are updated.
     pub optimizer: Optimizer,
     /// As what replicas add up gradients.
@@ -101,12 +129,15 @@ impl Default for Parallel {
             cp: 1,
             context: Context::Ring,
             tiled: Tiled::default(),
+            experts: Mixture::default(),
             sp: false,
             schedule: Schedule::OneForwardOneBackward,
             recompute: Recompute::None,
             zero: 0,
             prefetch: 1,
-            offload: false,
+            seq_chunks: 1,
+            offload: Offload::default(),
+            gist: false,
             optimizer: Optimizer::Adam,
             gradients: Gradients::Bf16,
             stages_adjacent: false,
@@ -145,7 +176,8 @@ impl Parallel {
                 "sp" => parallel.sp = flag(value).ok_or_else(|| refuse(key, value, "0 or 1"))?,
                 "schedule" if parallel.tiled.set_phases(value) => {}
                 "schedule" => {
-                    let expected = "naive, gpipe, 1f1b, interleaved:PARTS, zb-h1, pipedream or phased:LAYERS";
+                    let expected =
+                        "naive, gpipe, 1f1b, interleaved:PARTS, zb-h1, zb-v, pipedream, pipedream-2bw or phased:LAYERS";
                     parallel.schedule = schedule(value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "recompute" => {
@@ -162,9 +194,8 @@ impl Parallel {
                     parallel.prefetch = units.ok_or_else(|| refuse(key, value, "a count from 0 to 64"))?;
                 }
                 "offload" => {
-                    let kinds = [("none", false), ("optimizer", true)];
-                    let found = kinds.into_iter().find(|(name, _)| *name == value);
-                    parallel.offload = found.ok_or_else(|| refuse(key, value, "none or optimizer"))?.1;
+                    let expected = "none, or optimizer, activations and weights with + between them";
+                    parallel.offload = Offload::read(value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "optimizer" => {
                     let found = Optimizer::NAMES.iter().find(|(name, _)| *name == value);
@@ -184,18 +215,24 @@ impl Parallel {
                     let found = Context::NAMES.iter().find(|(name, _)| *name == value);
                     parallel.context = found.ok_or_else(|| refuse(key, value, "ring or ulysses"))?.1;
                 }
-                "ep" | "seq_chunks" if count()? == 1 => {}
-                "ep" | "seq_chunks" => {
-                    return Err(Diagnostic::new(format!("`--parallel`: `{key}` is not modelled yet")));
+                "seq_chunks" => parallel.seq_chunks = count()?,
+                "stash" => {
+                    let kinds = [("bf16", false), ("gist", true)];
+                    let found = kinds.into_iter().find(|(name, _)| *name == value);
+                    parallel.gist = found.ok_or_else(|| refuse(key, value, "bf16 or gist"))?.1;
                 }
                 key if Tiled::expected(key).is_some() => {
                     let expected = Tiled::expected(key).unwrap_or_default();
                     parallel.tiled.read(key, value).then_some(()).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 _ => {
-                    let title = format!("`--parallel`: unknown key {key:?}");
-                    let keys = "keys are tp, pp, dp, cp, context, tp2, io_tiles, memory_share, score_dropout, sp, schedule, recompute, zero, prefetch, offload, optimizer, gradients and order";
-                    return Err(Diagnostic::new(title).with_help(keys));
+                    if let Some((_, expected)) = Mixture::KEYS.iter().find(|(known, _)| *known == key) {
+                        if !parallel.experts.read(key, value) {
+                            return Err(refuse(key, value, expected));
+                        }
+                        continue;
+                    }
+                    return Err(Diagnostic::new(format!("`--parallel`: unknown key {key:?}")).with_help(KEYS));
                 }
             }
         }
@@ -215,11 +252,6 @@ impl Parallel {
     /// Replicas that share out the optimiser's state, gradients and weights.
     pub fn sharding(&self) -> [u64; 3] {
         [1, 2, 3].map(|stage| if self.zero >= stage { self.replicas() } else { 1 })
-    }
-
-    /// What lies with the host, as on the command line.
-    pub fn offload_name(&self) -> &'static str {
-        if self.offload { "optimizer" } else { "none" }
     }
 
     /// Launches of gathers and scatters of a layer in a forward and in a backward pass.
@@ -259,6 +291,8 @@ impl Parallel {
     }
 }
 
+/// Keys of `--parallel`.
+const KEYS: &str = "keys are tp, pp, dp, cp, context, tp2, io_tiles, memory_share, score_dropout, ep, capacity, exchange, experts, seq_chunks, sp, schedule, recompute, zero, prefetch, offload, stash, optimizer, gradients and order";
 /// Most units whose weights are gathered ahead.
 const MOST_PREFETCH: u64 = 64;
 
@@ -276,7 +310,9 @@ fn schedule(text: &str) -> Option<Schedule> {
         "gpipe" => Schedule::GPipe,
         "1f1b" => Schedule::OneForwardOneBackward,
         "zb-h1" => Schedule::ZeroBubble,
+        "zb-v" => Schedule::ZeroBubbleV,
         "pipedream" => Schedule::PipeDream,
+        "pipedream-2bw" => Schedule::PipeDream2Bw,
         _ => {
             let parts = text.strip_prefix("interleaved:")?.parse::<u64>().ok()?;
             Schedule::Interleaved((1..=1 << 16).contains(&parts).then_some(parts)?)
@@ -308,6 +344,8 @@ pub struct Job {
     pub predicted: Option<u64>,
     /// Layers of each stage, halves too where attention and feed-forward block part; equal shares if not given.
     pub stage_layers: Option<Arc<[StageBlocks]>>,
+    /// How tokens fall on experts.
+    pub expert_load: ExpertLoad,
 }
 
 impl Job {
@@ -396,9 +434,9 @@ impl Job {
         Ok(())
     }
 
-    /// Tokens of a sequence on a chip.
+    /// Tokens of a sequence on a chip in a pass.
     pub fn tokens(&self) -> u64 {
-        self.sequence / self.parallel.cp
+        self.sequence / self.parallel.cp / self.parallel.seq_chunks
     }
 
     /// Micro-batches of a replica.
@@ -423,6 +461,10 @@ impl Job {
         self.check_stages()?;
         self.check_context()?;
         self.check_tiled()?;
+        self.check_experts()?;
+        self.check_chunks()?;
+        self.check_offload()?;
+        self.check_stash()?;
         if p.gradients != Gradients::Bf16 && p.zero > 0 {
             let title = format!(
                 "gradients={} is modelled with zero=0 only: all replicas expand the same sum",
@@ -458,7 +500,7 @@ impl Job {
         }
         // Passes whose weights come a layer at a time are simulated layer by layer.
         let of_part = if p.shards_passes() { self.layers_of_part() } else { 1 };
-        let passes = parts.saturating_mul(2 * self.micro_batches()).saturating_mul(of_part);
+        let passes = parts.saturating_mul(2 * self.passes()).saturating_mul(of_part);
         if passes > MOST_PASSES {
             let title = format!("a step has {passes} passes of stages or layers, at most {MOST_PASSES} are simulated");
             return Err(Diagnostic::new(title).with_help("use fewer or larger micro-batches, stages or parts"));
@@ -470,16 +512,7 @@ impl Job {
                 format!("interleaving needs a multiple of pp = {} micro-batches, found {}", p.pp, self.micro_batches());
             return Err(Diagnostic::new(title).with_help("change `--batch`, `--micro-batch`, dp or pp"));
         }
-        if p.schedule == Schedule::PipeDream && p.replicas() > 1 {
-            let title =
-                format!("pipedream updates after every micro-batch: dp x cp is {}, only 1 is modelled", p.replicas());
-            return Err(Diagnostic::new(title).with_help("use more stages, or schedule=1f1b"));
-        }
-        if p.schedule == Schedule::PipeDream && p.pp > 1 && a.tied {
-            let title = format!("pipedream: the first and the last stage of {} share a table", self.model);
-            let help = "only models with an output matrix of their own are modelled with pipedream; use schedule=1f1b";
-            return Err(Diagnostic::new(title).with_help(help));
-        }
+        self.check_asynchronous()?;
         if p.sp && (p.tp == 1 || !self.tokens().is_multiple_of(p.tp)) {
             let title =
                 format!("sp = 1 needs tp above 1 that divides the {} tokens of a sequence on a chip", self.tokens());
@@ -488,13 +521,22 @@ impl Job {
         Ok(())
     }
 
-    /// Parameters of one layer on a chip, stored elements of its matrices.
+    /// Parameters of one layer without experts on a chip, stored elements of its matrices.
     pub fn layer_parameters(&self) -> u64 {
+        self.parameters_with(self.architecture.feed_forward)
+    }
+
+    /// Parameters of a layer with a feed-forward block of this width; 0 if it has none.
+    pub(super) fn parameters_with(&self, width: u64) -> u64 {
         let a = &self.architecture;
         let kv = a.hidden / a.heads * a.kv_heads;
         let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
-        let products = a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward);
-        let biases = if a.bias { (a.hidden + 2 * kv + a.feed_forward) / self.parallel.tp + 2 * a.hidden } else { 0 };
+        let products = a.hidden * (2 * a.hidden + 2 * kv + matrices * width);
+        let behind = if width > 0 { 2 * a.hidden } else { a.hidden };
+        let mut biases = if a.bias { (a.hidden + 2 * kv + width) / self.parallel.tp + behind } else { 0 };
+        if a.extras.attention_bias {
+            biases += (a.hidden + 2 * kv) / self.parallel.tp;
+        }
         let norms = if a.norm == Norm::Layer { 4 * a.hidden } else { 2 * a.hidden };
         let stored = (products as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
         stored / self.parallel.tp + biases + norms
@@ -507,14 +549,19 @@ impl Job {
         (a.vocabulary.div_ceil(self.parallel.tp) * a.hidden, positions)
     }
 
+    /// Whether a stage has the logits.
+    pub(super) fn has_logits(&self, stage: u64) -> bool {
+        stage == if self.parallel.schedule.is_v() { 0 } else { self.parallel.pp - 1 }
+    }
+
     /// Parameters of a stage on a chip.
     pub fn stage_parameters(&self, stage: u64) -> u64 {
         let (tokens, positions) = self.table_parameters();
-        let mut all = (self.layers_of_stage(stage) * self.layer_parameters() as f64).ceil() as u64;
+        let mut all = self.stage_layer_parameters(stage);
         if stage == 0 {
             all += tokens + positions;
         }
-        if stage + 1 == self.parallel.pp && (stage > 0 || !self.architecture.tied) {
+        if self.has_logits(stage) && (stage > 0 || !self.architecture.tied) {
             all += tokens;
         }
         all
@@ -525,8 +572,9 @@ impl Job {
         let a = &self.architecture;
         let kv = a.hidden / a.heads * a.kv_heads;
         let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
-        let products = (a.hidden * (2 * a.hidden + 2 * kv + matrices * a.feed_forward)) as f64;
-        let products = products * self.density.unwrap_or(1.0);
+        let products = (a.hidden * (2 * a.hidden + 2 * kv)) as f64;
+        let products = products + (a.hidden * matrices) as f64 * self.mean_width();
+        let products = (products + self.mean_router_products()) * self.density.unwrap_or(1.0);
         let s = self.sequence as f64;
         let layer = 2.0 * s * products + 4.0 * s * s * a.hidden as f64;
         a.layers as f64 * layer + 2.0 * self.predicted_tokens() as f64 * (a.hidden * a.vocabulary) as f64

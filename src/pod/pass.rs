@@ -1,8 +1,10 @@
 //! What the passes of a part of the model take: seconds by what they are spent on. The parts of a pass add up to it.
 
+use super::choices::Offload;
 use super::graph::Piece;
-use super::parallel::{Job, Recompute};
+use super::parallel::{Job, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
+use crate::outcome::Outcome;
 use crate::workload::Phase;
 
 /// Seconds of a pass.
@@ -16,6 +18,12 @@ pub(super) struct Pass {
     pub tensor_comm: f64,
     /// What chips that share a sequence exchange and does not hide.
     pub context_comm: f64,
+    /// What chips that share experts exchange and does not hide.
+    pub expert_comm: f64,
+    /// Waiting for activations and weights that move between chip and host.
+    pub offload: f64,
+    /// Joules of the chip beside its static power.
+    pub joules: f64,
     /// Waiting for the host to launch what follows; in phases on chips of tiles, for what comes from off the chip and goes there.
     pub waiting: f64,
 }
@@ -35,6 +43,9 @@ impl Pass {
             recompute: self.recompute * n,
             tensor_comm: self.tensor_comm * n,
             context_comm: self.context_comm * n,
+            expert_comm: self.expert_comm * n,
+            offload: self.offload * n,
+            joules: self.joules * n,
             waiting: self.waiting * n,
         }
     }
@@ -47,13 +58,17 @@ impl Pass {
             recompute: self.recompute + other.recompute,
             tensor_comm: self.tensor_comm + other.tensor_comm,
             context_comm: self.context_comm + other.context_comm,
+            expert_comm: self.expert_comm + other.expert_comm,
+            offload: self.offload + other.offload,
+            joules: self.joules + other.joules,
             waiting: self.waiting + other.waiting,
         }
     }
 
     /// Seconds on the chip.
     pub(super) fn seconds(&self) -> f64 {
-        self.compute + self.recompute + self.tensor_comm + self.context_comm + self.waiting
+        let comm = self.tensor_comm + self.context_comm + self.expert_comm;
+        self.compute + self.recompute + comm + self.offload + self.waiting
     }
 
     /// The same with what the chip waits for if the host takes `host` seconds to launch it: the host runs ahead where the
@@ -80,8 +95,10 @@ pub(super) struct PieceTime {
 /// Times of the pieces that stages are made of.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pieces {
-    /// All layers of a part.
+    /// All layers of a part that have no experts.
     pub layers: PieceTime,
+    /// All that have some.
+    pub expert_layers: PieceTime,
     /// The embedding.
     pub embedding: PieceTime,
     /// The logits and the loss.
@@ -93,9 +110,38 @@ pub(super) struct Pieces {
     /// In phases on chips of tiles: bytes that a chip moves to and from its memory off the chip in all passes of a step, and the most
     /// that a tile holds.
     pub streamed: [f64; 2],
+    /// What layers without and with experts take longer in the last part of a sequence than in the first.
+    pub later: [PieceTime; 2],
+    /// What moves between chip and host.
+    pub moving: Moving,
 }
 
 impl PieceTime {
+    /// One after the other.
+    #[must_use]
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            forward: self.forward.plus(other.forward),
+            backward: self.backward.plus(other.backward),
+            weights: self.weights.plus(other.weights),
+            update: self.update + other.update,
+        }
+    }
+
+    /// A share of it.
+    #[must_use]
+    pub(super) fn scaled(self, n: f64) -> Self {
+        let [forward, backward, weights] = [self.forward, self.backward, self.weights].map(|pass| pass.scaled(n));
+        Self { forward, backward, weights, update: self.update * n }
+    }
+
+    /// With the joules of each phase beside static power.
+    #[must_use]
+    pub(super) fn with_energy(mut self, joules: impl Fn(Phase) -> f64) -> Self {
+        (self.forward.joules, self.backward.joules) = (joules(Phase::Forward), joules(Phase::Backward));
+        self
+    }
+
     /// From the seconds of each phase of a graph that holds forward and backward pass and the update of a micro-batch. Of layers that
     /// are computed again the backward sections do that too: as much of them as a forward pass takes.
     pub(super) fn of_phases(job: &Job, piece: Piece, seconds: impl Fn(Phase) -> f64) -> Self {
@@ -124,4 +170,47 @@ impl Pieces {
             ..Self::default()
         })
     }
+}
+
+/// Bytes of a pass that move: kept activations of a micro-batch of a part, and the weights of a part.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Moving {
+    /// Bytes a second of the link, each direction.
+    pub rate: f64,
+    pub activations: f64,
+    pub weights: f64,
+}
+
+impl Moving {
+    pub(super) fn new(offload: Offload, rate: f64, activations: u64, weights: u64) -> Self {
+        let of = |is_there: bool, bytes: u64| if is_there { bytes as f64 } else { 0.0 };
+        Self { rate, activations: of(offload.activations, activations), weights: of(offload.weights, weights) }
+    }
+
+    /// The forward and the backward pass with what they wait for the host's link. `behind` is the pass for gradients of weights.
+    pub(super) fn exposed(&self, schedule: Schedule, [forward, backward]: [Pass; 2], behind: f64) -> [Pass; 2] {
+        if self.rate <= 0.0 {
+            return [forward, backward];
+        }
+        let seconds = |bytes: f64| bytes / self.rate;
+        let with = |pass: Pass, seconds: f64| Pass { offload: seconds.max(0.0), ..pass };
+        if matches!(schedule, Schedule::Naive | Schedule::GPipe) {
+            let forward_s = seconds(self.weights.max(self.activations));
+            let backward_s = seconds(self.weights + self.activations);
+            return [
+                with(forward, forward_s - forward.seconds()),
+                with(backward, backward_s - backward.seconds() - behind),
+            ];
+        }
+        let inward = seconds(2.0 * self.weights + self.activations);
+        let outward = seconds(self.activations);
+        let beside = forward.seconds() + backward.seconds() + behind;
+        [forward, with(backward, inward.max(outward) - beside)]
+    }
+}
+
+/// Joules of the sections of a phase beside static power.
+pub(super) fn dynamic_joules(outcome: &Outcome, phase: Phase) -> f64 {
+    let sections = outcome.sections.iter().filter(|section| section.phase == phase);
+    sections.map(|section| section.energy.total() - section.energy.static_).sum()
 }

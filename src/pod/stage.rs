@@ -1,128 +1,27 @@
-//! Seconds of the passes of a part of the model on one chip, from the chip's own simulation, and of the collectives in them.
+//! Seconds of the passes of a part of the model on one chip, from the chip's own simulation.
 
-use super::choices::{Context, Gradients, Optimizer};
-use super::collective::{Call, CollectiveKind, plan};
-use super::context::ContextComm;
+use super::choices::{Gradients, Optimizer};
 use super::graph::{self, Piece};
-use super::kernels;
-use super::network::Network;
-use super::parallel::{Job, Recompute, Schedule};
-use super::pass::{Pass, PieceTime, Pieces};
-use super::phased;
+use super::memory::waiting_of_one;
+use super::on_gpu::on_gpu;
+use super::parallel::{Job, Recompute};
+use super::pass::{Moving, PieceTime, Pieces, dynamic_joules};
 use super::system::{Stack, StackKind, System};
+use super::tensor_comm::TensorComm;
 use super::tiles;
-use crate::arch::{AnyChip, Chip, Gpu};
+use crate::arch::{AnyChip, Chip};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{KernelCall, kernel_seconds};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, StopReason};
 use crate::workload::{self, Phase};
-
-/// Collectives of a micro-batch between the chips that share its layers or its tokens.
-#[derive(Debug, Clone, Default)]
-pub(super) struct TensorComm {
-    /// Seconds of those of a layer's forward pass.
-    pub forward: f64,
-    /// Those of the backward pass, without what is computed again.
-    pub backward: f64,
-    /// Seconds of one on the whole activation: of embedding and logits.
-    pub single: f64,
-    /// Bytes by level of one on the whole activation.
-    pub single_by_level: Vec<u64>,
-    /// Seconds of those of the logits' forward pass, where tensor ranks share the columns of the model.
-    pub logits: f64,
-    /// Their bytes by level.
-    pub logits_by_level: Vec<u64>,
-    /// How many launches each pass has for them.
-    pub launches: u64,
-    /// Bytes by level of a forward pass of a layer, all groups of a stage.
-    pub by_level: Vec<u64>,
-    /// Passes' worth of them in a backward pass, over a forward pass.
-    pub backward_ratio: f64,
-    /// Seconds of gathering an activation from the parts that the ranks have received.
-    pub received: f64,
-    /// Its bytes by level.
-    pub received_by_level: Vec<u64>,
-    /// What chips that share a sequence exchange in a layer.
-    pub context: ContextComm,
-}
-
-/// The collectives of the tensor groups of the first stage, all at the same time, and of those that share a sequence.
-///
-/// # Errors
-/// No protocol of the stack's library does them.
-pub(super) fn tensor_comm(system: &System, stack: &Stack, job: &Job) -> Result<TensorComm, Diagnostic> {
-    let p = &job.parallel;
-    let context = ContextComm::new(system, job);
-    if p.tp < 2 {
-        return Ok(TensorComm { context, ..TensorComm::default() });
-    }
-    if p.tiled.tp2 > 1 {
-        let of = phased::two_axes(system, stack, job)?;
-        return Ok(TensorComm {
-            forward: of.forward.seconds,
-            backward: of.backward.seconds,
-            single: of.single.seconds,
-            single_by_level: of.single.by_level,
-            logits: of.logits.seconds,
-            logits_by_level: of.logits.by_level,
-            launches: 4,
-            backward_ratio: of.backward.bytes() / of.forward.bytes().max(1.0),
-            by_level: of.forward.by_level,
-            received: of.received.seconds,
-            received_by_level: of.received.by_level,
-            context,
-        });
-    }
-    let groups: Vec<Vec<u64>> =
-        (0..p.replicas()).map(|replica| (0..p.tp).map(|rank| p.chip(0, replica, rank)).collect()).collect();
-    let network = Network::new(system);
-    let bytes = job.micro_batch * job.tokens() * job.architecture.hidden * 2;
-    let run = |kind| plan(&network, &system.protocols, &stack.library, None, &Call { kind, groups: &groups, bytes });
-    let all = run(CollectiveKind::AllReduce)?;
-    if !p.sp {
-        let received = stack.scatter_gather.then(|| run(CollectiveKind::AllGather)).transpose()?;
-        let by_level = all.by_level().iter().map(|bytes| 2 * bytes).collect();
-        let pass = 2.0 * all.seconds;
-        return Ok(TensorComm {
-            forward: pass,
-            backward: pass,
-            single: all.seconds,
-            single_by_level: all.by_level(),
-            launches: 2,
-            by_level,
-            backward_ratio: 1.0,
-            received: received.as_ref().map_or(0.0, |gather| gather.seconds),
-            received_by_level: received.map_or_else(Vec::new, |gather| gather.by_level()),
-            context,
-            ..TensorComm::default()
-        });
-    }
-    let (gather, scatter) = (run(CollectiveKind::AllGather)?, run(CollectiveKind::ReduceScatter)?);
-    let by_level: Vec<u64> =
-        gather.by_level().iter().zip(scatter.by_level()).map(|(gather, scatter)| 2 * (gather + scatter)).collect();
-    let pass = 2.0 * (gather.seconds + scatter.seconds);
-    // Inputs of the products are gathered again for the gradients of their weights.
-    Ok(TensorComm {
-        forward: pass,
-        backward: pass + 2.0 * gather.seconds,
-        single: all.seconds,
-        single_by_level: all.by_level(),
-        launches: 4,
-        by_level,
-        backward_ratio: 1.5,
-        context,
-        ..TensorComm::default()
-    })
-}
 
 /// Times of all pieces.
 ///
 /// # Errors
 /// What the chip's simulation refuses.
 pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
-    raw_pieces(system, stack, job, comm).map(|raw| finished(system, job, comm, &raw))
+    raw_pieces(system, stack, job, comm).map(|raw| finished(system, stack, job, comm, &raw))
 }
 
 /// What the chip's simulation gives: of a GPU one layer with its collectives, of an RDU all layers of a part without them.
@@ -135,11 +34,28 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
             let title = format!("cp = {}: sequences are shared between GPUs only", job.parallel.cp);
             Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
         }
+        AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.parallel.seq_chunks > 1 => {
+            let title =
+                format!("seq_chunks = {}: parts of sequences are modelled on GPUs only", job.parallel.seq_chunks);
+            Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
+        }
+        AnyChip::Bsp(_) if job.parallel.offload.moves_in_passes() => {
+            let title =
+                "offload of activations and weights is not modelled on chips of tiles, which stream them themselves";
+            Err(Diagnostic::new(title).with_help("use offload=optimizer, or none"))
+        }
+        AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.experts().is_some() => {
+            let title = format!("{} has experts, which are trained on GPUs only", job.model);
+            Err(Diagnostic::new(title).with_help("gathering the tokens of an expert has no gradient in a graph"))
+        }
         AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)
-            if job.parallel.optimizer != Optimizer::Adam || job.parallel.gradients != Gradients::Bf16 =>
+            if job.parallel.optimizer != Optimizer::Adam
+                || job.parallel.gradients != Gradients::Bf16
+                || job.parallel.gist =>
         {
-            let title = "other optimisers than adam, and other gradients than bf16, are modelled on GPUs only";
-            Err(Diagnostic::new(title).with_help("leave `optimizer` and `gradients` of `--parallel` out"))
+            let title =
+                "other optimisers than adam, other gradients than bf16, and stash=gist are modelled on GPUs only";
+            Err(Diagnostic::new(title).with_help("leave `optimizer`, `gradients` and `stash` of `--parallel` out"))
         }
         AnyChip::Bsp(chip) => tiles::pieces(system, chip, stack, job),
         AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.has_uneven_blocks() => {
@@ -165,13 +81,28 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
     }
 }
 
+/// What moves between a chip of the stage that has most and its host in the passes of a part.
+fn moving(system: &System, stack: &Stack, job: &Job) -> Moving {
+    let offload = job.parallel.offload;
+    if !offload.moves_in_passes() {
+        return Moving::default();
+    }
+    let p = &job.parallel;
+    let most = (0..p.pp).map(|stage| job.stage_parameters(stage)).max().unwrap_or(0);
+    let weights = 2 * most / p.schedule.parts();
+    Moving::new(offload, system.host.link_gb_per_s * 1e9, waiting_of_one(job, stack.kind, 0), weights)
+}
+
 /// The times of all pieces, from what the chip's simulation gave.
-pub(super) fn finished(system: &System, job: &Job, comm: &TensorComm, raw: &Pieces) -> Pieces {
+pub(super) fn finished(system: &System, stack: &Stack, job: &Job, comm: &TensorComm, raw: &Pieces) -> Pieces {
     let (mut of, count) = (*raw, job.layers_of_part());
     of.received = comm.received;
+    of.moving = moving(system, stack, job);
     if matches!(system.chip, AnyChip::Gpu(_)) {
-        (of.layers.forward, of.layers.backward) = (raw.layers.forward.times(count), raw.layers.backward.times(count));
-        of.layers.weights = raw.layers.weights.times(count);
+        let (without, with) = job.mixed_layers();
+        of.layers = raw.layers.scaled(without as f64);
+        of.expert_layers = raw.expert_layers.scaled(with as f64);
+        of.later = [raw.later[0].scaled(without as f64), raw.later[1].scaled(with as f64)];
         return of;
     }
     let again = if job.parallel.recompute == Recompute::Full { comm.forward } else { 0.0 };
@@ -183,82 +114,12 @@ pub(super) fn finished(system: &System, job: &Job, comm: &TensorComm, raw: &Piec
     of
 }
 
-fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
-    if job.density.is_some() {
-        return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
-    }
-    if job.parallel.cp > 1 && job.parallel.context == Context::Ring && stack.kind != StackKind::Flash {
-        let title = format!("keys and values go around fused attention only, which {} has not", stack.kind.name());
-        return Err(Diagnostic::new(title).with_help("use `--stack flash`, or context=ulysses"));
-    }
-    let gap = gpu.launch.gap_us / 1e6;
-    let seconds = |calls: &[KernelCall]| -> Result<f64, Diagnostic> {
-        let times =
-            calls.iter().map(|call| kernel_seconds(gpu, call).map(|seconds| seconds * stack.kernel_factor + gap));
-        times.sum()
-    };
-    let forward_host = |launches: u64| launches as f64 * stack.host_us / 1e6;
-    let backward_host = |launches: u64| launches as f64 * stack.backward_host_us / 1e6;
-    let layer = kernels::layer(job, stack.kind);
-    let forward_s = seconds(&layer.forward)?;
-    let attention_s = seconds(&layer.attention)?;
-    let exchanged = |is_backward: bool| -> Result<f64, Diagnostic> {
-        let step = seconds(&[kernels::attention_step(job, is_backward)])?;
-        Ok(comm.context.exposed(is_backward, step))
-    };
-    let context_comm = [exchanged(false)?, exchanged(true)?];
-    let exchanges = [comm.context.launches(false), comm.context.launches(true)];
-    let forward =
-        Pass { compute: forward_s, tensor_comm: comm.forward, context_comm: context_comm[0], ..Pass::default() };
-    let [gathers, scatters] = job.parallel.sharding_launches();
-    let launches = layer.forward.len() as u64 + comm.launches + exchanges[0];
-    let (again, again_launches) = match job.parallel.recompute {
-        Recompute::None => (Pass::default(), 0),
-        Recompute::Selective => {
-            let again = Pass { recompute: attention_s, context_comm: context_comm[0], ..Pass::default() };
-            (again, layer.attention.len() as u64 + exchanges[0])
-        }
-        Recompute::Full => (Pass { compute: 0.0, recompute: forward_s, ..forward }, launches),
-    };
-    let forward = forward.launched(forward_host(launches + gathers));
-    let again = again.launched(forward_host(again_launches));
-    let is_split = job.parallel.schedule == Schedule::ZeroBubble;
-    // What a backward pass computes, in how many launches, and its pass for gradients of weights.
-    let parts = |passes: &kernels::Passes| -> Result<(f64, u64, Pass), Diagnostic> {
-        let (all, launches) = (seconds(&passes.backward)?, passes.backward.len() as u64);
-        if !is_split {
-            return Ok((all, launches, Pass::default()));
-        }
-        let (compute, of_weights) = (seconds(&passes.weights)?, passes.weights.len() as u64);
-        let weights = Pass { compute, ..Pass::default() }.launched(backward_host(of_weights));
-        Ok(((all - compute).max(0.0), launches - of_weights, weights))
-    };
-    let (compute, launches, weights) = parts(&layer)?;
-    let backward = Pass { compute, tensor_comm: comm.backward, context_comm: context_comm[1], ..Pass::default() };
-    let launches = launches + comm.launches + exchanges[1] + scatters;
-    let backward = again.plus(backward.launched(backward_host(launches)));
-    let plain = |passes: &kernels::Passes, forward_comm: f64, backward_comm: f64| -> Result<PieceTime, Diagnostic> {
-        let pass = |calls: &[KernelCall], comm: f64, host: f64| -> Result<Pass, Diagnostic> {
-            Ok(Pass { compute: seconds(calls)?, tensor_comm: comm, ..Pass::default() }.launched(host))
-        };
-        let forward = pass(&passes.forward, forward_comm, forward_host(passes.forward.len() as u64))?;
-        let (compute, launches, weights) = parts(passes)?;
-        let backward = Pass { compute, tensor_comm: backward_comm, ..Pass::default() };
-        let backward = backward.launched(backward_host(launches));
-        Ok(PieceTime { forward, backward, weights, update: 0.0 })
-    };
-    Ok(Pieces {
-        layers: PieceTime { forward, backward, weights, update: 0.0 },
-        embedding: plain(&kernels::embedding(job), comm.single, 0.0)?,
-        logits: plain(&kernels::logits(job), 0.0, comm.single)?,
-        ..Pieces::default()
-    })
-}
-
 fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    if job.parallel.schedule == Schedule::ZeroBubble {
-        let title =
-            "schedule zb-h1 has passes for gradients of weights, which the sections of an RDU are not divided into";
+    if job.parallel.schedule.splits_weights() {
+        let title = format!(
+            "schedule {} has passes for gradients of weights, which the sections of an RDU are not divided into",
+            job.parallel.schedule.name()
+        );
         return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"));
     }
     let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
@@ -274,7 +135,8 @@ fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
             let sections = outcome.sections.iter().filter(|section| section.phase == phase);
             sections.map(|section| chip.seconds(section.cycles)).sum::<f64>() * stack.kernel_factor
         };
-        Ok(PieceTime::of_phases(job, piece, of))
+        let joules = |phase| dynamic_joules(&outcome, phase);
+        Ok(PieceTime::of_phases(job, piece, of).with_energy(joules))
     };
     Pieces::each(job, run)
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use super::graph::{self, Piece};
 use super::memory;
-use super::parallel::{Job, Schedule};
-use super::pass::{Pass, PieceTime, Pieces};
+use super::parallel::Job;
+use super::pass::{Pass, PieceTime, Pieces, dynamic_joules};
 use super::phased;
 use super::system::{Stack, System};
 use crate::arch::{Bsp, BspPart};
@@ -24,8 +24,8 @@ use crate::workload::{self, Phase, Workload};
 /// # Errors
 /// What does not fit the tiles, and what is not modelled on them.
 pub(super) fn pieces(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    if job.parallel.schedule == Schedule::ZeroBubble {
-        let title = "zb-h1 is not modelled on chips of tiles";
+    if job.parallel.schedule.splits_weights() {
+        let title = "zb-h1 and zb-v are not modelled on chips of tiles";
         return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"));
     }
     let chip = job.parallel.tiled.on(chip)?;
@@ -107,7 +107,8 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
             let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();
             cycles as f64 / chip.clock_hz as f64 * stack.kernel_factor
         };
-        Ok(PieceTime::of_phases(job, piece, of))
+        let joules = |phase| dynamic_joules(&outcome, phase);
+        Ok(PieceTime::of_phases(job, piece, of).with_energy(joules))
     };
     Pieces::each(job, run)
 }

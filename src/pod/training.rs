@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 
 use super::collective::{Call, CollectiveKind, Planned, plan};
-use super::engine::{Actor, Plan, Reduction, ReductionPhase, Simulated, Spent, simulate};
+use super::energy::{pass_joules, static_joules};
+use super::engine::{Actor, Plan, Reduction, Simulated, Spent, simulate};
+use super::experts::{self, ExpertUse, expert_use};
 use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
-use super::optimizer::{compression, gradient_bytes, notes as optimizer_notes, state_bytes};
+use super::optimizer::{gradient_parts, notes as optimizer_notes, state_parts, update};
 use super::parallel::{Job, Schedule};
 use super::pass::{Pass, Pieces};
 use super::phased;
-use super::schedule::order;
+use super::schedule::{Work, in_chunks, with_updates};
 use super::sharded::{self, ns, pass_times};
-use super::stage::{TensorComm, pieces, tensor_comm};
+use super::stage::pieces;
+use super::stragglers::Slowest;
 use super::system::{Stack, System};
+use super::tensor_comm::{TensorComm, tensor_comm};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{KernelCall, kernel_seconds};
 use crate::units::Dtype;
 
 /// Whether the chips of a stage are simulated as one, or each on its own.
@@ -40,6 +43,8 @@ pub struct StepTime {
     pub tensor_comm: f64,
     /// What chips that share a sequence exchange.
     pub context_comm: f64,
+    /// What chips that share experts exchange.
+    pub expert_comm: f64,
     /// Transfers between stages that it waits for.
     pub pipeline_comm: f64,
     /// Waiting for other stages.
@@ -48,7 +53,8 @@ pub struct StepTime {
     pub data_comm: f64,
     /// The optimiser's step.
     pub optimizer: f64,
-    /// What the optimiser's step takes longer because its state comes from the host and goes back.
+    /// What the optimiser's step takes longer because its state comes from the host and goes back, and waiting for activations and
+    /// weights that move between chip and host.
     pub offload: f64,
     /// Waiting for the host.
     pub other: f64,
@@ -77,6 +83,12 @@ pub struct TrainingStep {
     pub simulated: Simulated,
     /// One sentence each.
     pub notes: Vec<String>,
+    /// How visits of tokens to experts end, if the model has some.
+    pub experts: Option<ExpertUse>,
+    /// Joules of all chips: passes, updates and static power.
+    pub energy_j: f64,
+    /// What the slowest chip makes of it, if that was asked for.
+    pub slowest: Option<Slowest>,
     /// What failures leave of a run of such steps, if that was asked for.
     pub goodput: Option<Goodput>,
 }
@@ -116,13 +128,13 @@ pub(super) fn step_of(
         Ok((simulate(&plan, &builder.network), reduce_bytes))
     };
     let micro = job.micro_batches();
-    if job.parallel.schedule != Schedule::PipeDream {
+    if !job.parallel.schedule.never_drains() {
         let (simulated, reduce_bytes) = run(micro)?;
         let period = Period::all(&simulated);
         return Ok(builder.finished(comm, &reduce_bytes, simulated, &period));
     }
     // A pipeline that never drains: as many micro-batches more, once it is full.
-    let filling = job.parallel.pp + micro;
+    let filling = job.parallel.pp.next_multiple_of(micro) + micro;
     let ((before, _), (simulated, reduce_bytes)) = (run(filling)?, run(filling + micro)?);
     let period = Period::all(&simulated).without(&Period::all(&before));
     Ok(builder.finished(comm, &reduce_bytes, simulated, &period))
@@ -203,11 +215,18 @@ struct Builder<'s> {
     network: Network<'s>,
 }
 
+impl TrainingStep {
+    /// Seconds that a chip computes, again too.
+    pub fn computing_s(&self) -> f64 {
+        self.time.compute + self.time.recompute + self.time.optimizer
+    }
+}
+
 impl Builder<'_> {
     /// What a chip does of the update of its stage, and the whole; nothing where it does all of it.
     fn update_note(&self, stage: u64) -> Vec<String> {
         let share = self.optimizer_share();
-        if share <= 1.0 {
+        if share <= 1.0 || self.job.experts().is_some() {
             return Vec::new();
         }
         let times = self.optimizer(stage, share).ok().zip(self.optimizer(stage, 1.0).ok());
@@ -238,23 +257,33 @@ impl Builder<'_> {
             }
             return Ok(all / share);
         };
-        // Gradients are scaled and their norm taken; then the state is read and written, gradients read and weights written.
-        let of_gradients = if share > 1.0 { p.sharding()[1] as f64 } else { 1.0 };
-        let parameters = self.job.stage_parameters(stage) as f64;
-        let of_state = 2.0 * state_bytes(self.job, stage) as f64 + 4.0 * parameters;
-        let bytes = 6.0 * parameters / of_gradients + of_state / share;
-        let update = KernelCall::Stream { bytes, operations: bytes / 4.0 };
-        compression(self.job, stage).iter().chain([&update]).map(|call| kernel_seconds(gpu, call)).sum()
+        update(gpu, self.job, stage, share).map(|cost| cost.seconds)
+    }
+
+    /// Joules of a step of so many seconds; of RDUs and chips of tiles the updates' are left out.
+    fn energy(&self, step_s: f64) -> f64 {
+        let (job, p) = (self.job, &self.job.parallel);
+        let mut all = pass_joules(job, &self.pieces) + static_joules(self.system, job, step_s);
+        if let AnyChip::Gpu(gpu) = &self.system.chip {
+            let updates = if p.schedule.updates_each() { job.micro_batches() } else { 1 };
+            let of_stage = |stage| update(gpu, job, stage, self.optimizer_share()).map_or(0.0, |cost| cost.joules);
+            all += (0..p.pp).map(of_stage).sum::<f64>() * (p.tp * p.replicas() * updates) as f64;
+        }
+        all
     }
 
     /// Seconds that the optimiser's step takes longer if its state lies with the host: 12 bytes a parameter come over the
     /// chip's link to it and as many go back at the same time, beside the step.
     fn offload(&self, stage: u64) -> Result<f64, Diagnostic> {
         let p = &self.job.parallel;
-        if !p.offload {
+        let state =
+            if p.offload.optimizer { self.job.divided(state_parts(self.job, stage), p.sharding()[0]) } else { 0 };
+        // New weights go to the host where they lie.
+        let weights = if p.offload.weights { 2 * self.job.stage_parameters(stage) } else { 0 };
+        let bytes = state + weights;
+        if bytes == 0 {
             return Ok(0.0);
         }
-        let bytes = state_bytes(self.job, stage).div_ceil(p.sharding()[0]);
         let moving = bytes as f64 / (self.system.host.link_gb_per_s * 1e9);
         Ok((moving - self.optimizer(stage, self.optimizer_share())?).max(0.0))
     }
@@ -284,11 +313,11 @@ impl Builder<'_> {
             let update_ns = ns(self.optimizer(stage, self.optimizer_share())?) + ns(self.offload(stage)?);
             let passes = sharded::passes(self.job, &self.pieces, stage, update_ns);
             // With an update after every micro-batch none is left for the end.
-            let optimizer_ns = if p.schedule == Schedule::PipeDream { 0 } else { update_ns };
+            let optimizer_ns = if p.schedule.never_drains() { 0 } else { update_ns };
             let (next, previous) = ((stage + 1) % p.pp, (stage + p.pp - 1) % p.pp);
             for (at, chips) in sets.iter().enumerate() {
                 actors.push(Actor {
-                    order: order(p.schedule, (stage, p.pp), micro),
+                    order: self.order(stage, micro),
                     passes: passes.clone(),
                     gathers: None,
                     scatters: None,
@@ -301,8 +330,9 @@ impl Builder<'_> {
             }
             for (members, groups) in groups.iter().filter(|_| p.shards_passes()) {
                 let members: Vec<usize> = members.iter().map(|at| stage as usize * per_stage + at).collect();
+                let holders = self.holders(stage, groups);
                 let groups = self.replicas(stage, groups);
-                let list = sharded::streams(self.job, (&groups, &members), |call| self.collective(call))?;
+                let list = sharded::streams(self.job, (&groups, &holders, &members), |call| self.collective(call))?;
                 for &member in &members {
                     actors[member].scatters = Some(streams.len());
                     actors[member].gathers = (list.len() > 1).then_some(streams.len() + 1);
@@ -317,7 +347,26 @@ impl Builder<'_> {
         let highest = used.filter(|(_, bytes)| **bytes > 0).map(|(level, _)| level).max().unwrap_or(0);
         let message_ns = ns(levels[highest].message_us / 1e6);
         let (parts, blocking) = (p.schedule.parts(), self.stack.blocking);
-        Ok((Plan { actors, reductions, streams, prefetch: p.prefetch, parts, message_ns, blocking }, bytes))
+        Ok((
+            Plan {
+                actors,
+                reductions,
+                streams,
+                prefetch: p.prefetch,
+                parts,
+                message_ns,
+                blocking,
+                is_v: p.schedule.is_v(),
+            },
+            bytes,
+        ))
+    }
+
+    /// The order of passes and updates on a stage.
+    fn order(&self, stage: u64, micro: u64) -> Vec<Work> {
+        let p = &self.job.parallel;
+        let order = in_chunks(p.schedule, (stage, p.pp), micro, p.seq_chunks);
+        if p.schedule == Schedule::PipeDream2Bw { with_updates(order, self.job.micro_batches()) } else { order }
     }
 
     /// Actors of a stage that share the collectives of their replicas, with their tensor ranks: in a flat simulation those
@@ -339,21 +388,28 @@ impl Builder<'_> {
         ranks.iter().map(|&rank| (0..p.replicas()).map(|replica| p.chip(stage, replica, rank)).collect()).collect()
     }
 
+    /// Those of each of these tensor ranks of a stage that have the same experts.
+    fn holders(&self, stage: u64, ranks: &[u64]) -> Vec<Vec<u64>> {
+        ranks.iter().flat_map(|&rank| experts::groups(&self.job.parallel, (stage, rank), true)).collect()
+    }
+
     /// Reductions of gradients over the replicas, and of the token table between the stages that have it; bytes by level.
     fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
         let kinds = sharded::end_collectives(p);
         for stage in (0..p.pp).filter(|_| !kinds.is_empty()) {
-            let weights = 2 * self.job.stage_parameters(stage);
+            let (weights, gradients) = (self.job.stage_parts(stage), gradient_parts(self.job, stage));
             for (members, ranks) in Self::replica_groups(sets) {
-                let groups = self.replicas(stage, &ranks);
+                let groups = [self.replicas(stage, &ranks), self.holders(stage, &ranks)];
                 let actors = members.iter().map(|at| stage as usize * sets.len() + at).collect();
-                let plans = kinds.iter().map(|&kind| {
-                    let bytes =
-                        if kind == CollectiveKind::AllReduce { gradient_bytes(self.job, stage) } else { weights };
-                    self.collective(&Call { kind, groups: &groups, bytes })
-                });
+                let parts = if weights[1] > 0 && self.job.holders() > 1 { 2 } else { 1 };
+                let plans =
+                    (0..parts).flat_map(|part| kinds.iter().map(move |&kind| (part, kind))).map(|(part, kind)| {
+                        let is_sum = kind == CollectiveKind::AllReduce;
+                        let bytes = if is_sum { gradients[part] } else { 2 * weights[part] };
+                        self.collective(&Call { kind, groups: &groups[part], bytes })
+                    });
                 list.push(reduction(actors, &plans.collect::<Result<Vec<_>, _>>()?, &mut bytes));
             }
         }
@@ -385,13 +441,14 @@ impl Builder<'_> {
         let stage = actor / (simulated.spent.len() / p.pp as usize).max(1);
         let mut all = Pass::default();
         for part in 0..p.schedule.parts() {
-            for pass in pass_times(job, &self.pieces, (stage as u64, part)) {
-                all = all.plus(pass.times(micro));
+            for pass in pass_times(job, &self.pieces.mean(p.seq_chunks), (stage as u64, part)) {
+                all = all.plus(pass.times(job.passes()));
             }
         }
         let s = |ns: u64| ns as f64 / 1e9;
         // What is left after rounding to nanoseconds goes to computing, so that all adds up.
-        let compute = s(spent.work) - all.recompute - all.tensor_comm - all.context_comm - all.waiting;
+        let comm_s = all.tensor_comm + all.context_comm + all.expert_comm;
+        let compute = s(spent.work) - all.recompute - comm_s - all.offload - all.waiting;
         let updates = if p.schedule == Schedule::PipeDream { micro } else { 1 };
         let offload = s(ns(self.offload(stage as u64).unwrap_or(0.0)) * updates);
         let time = StepTime {
@@ -399,11 +456,12 @@ impl Builder<'_> {
             recompute: all.recompute,
             tensor_comm: all.tensor_comm,
             context_comm: all.context_comm,
+            expert_comm: all.expert_comm,
             pipeline_comm: s(spent.transfer),
             bubble: s(spent.bubble),
             data_comm: s(spent.reduce),
             optimizer: s(spent.optimizer) - offload,
-            offload,
+            offload: offload + all.offload,
             other: all.waiting,
         };
         let device = self.system.chip.device();
@@ -416,14 +474,7 @@ impl Builder<'_> {
         let mut notes = self.update_note(stage as u64);
         notes.extend(optimizer_notes(job));
         notes.extend(phased::note(self.system, job, self.pieces.streamed));
-        if p.schedule == Schedule::PipeDream {
-            notes.push(format!(
-                "pipedream is asynchronous: an update follows every micro-batch of {}, with gradients on weights that are {} \
-                 updates old on the first stage and current on the last; the step is {micro} of them, of a pipeline that is full",
-                job.micro_batch,
-                p.pp - 1
-            ));
-        }
+        notes.extend(job.stale_note());
         let gradients = if p.shards_passes() {
             "gradients are scattered beside the backward passes"
         } else {
@@ -448,6 +499,9 @@ impl Builder<'_> {
             bound_s,
             simulated,
             notes,
+            experts: expert_use(job),
+            energy_j: self.energy(step_s),
+            slowest: None,
             goodput: None,
         }
     }
@@ -458,23 +512,27 @@ impl Builder<'_> {
         let again = if p.recompute == super::parallel::Recompute::Full { 1.0 } else { 0.0 };
         let attended_again = if p.recompute == super::parallel::Recompute::None { 0.0 } else { 1.0 };
         let passes = 1.0 + comm.backward_ratio + again;
-        let layers = (job.architecture.layers * job.micro_batches()) as f64;
+        let layers = (job.architecture.layers * job.passes()) as f64;
+        // Tokens go to their experts and come back, in each pass.
+        let mixed = job.experts().map_or(0.0, |experts| layers / experts.every as f64) * 2.0 * (2.0 + again);
         let of_level = |list: &[u64], level: usize| list.get(level).copied().unwrap_or(0);
         // Passes that begin with what another stage has sent.
-        let received = 2 * (p.pp * p.schedule.parts() - 1) * job.micro_batches() * u64::from(p.pp > 1);
+        let turn = u64::from(p.schedule.is_v());
+        let received = 2 * (p.pp * p.schedule.parts() - 1 - turn) * job.passes() * u64::from(p.pp > 1);
         let levels = self.network.levels().iter().enumerate();
         levels
             .map(|(at, level)| {
                 let tensor = of_level(&comm.by_level, at) as f64 * layers * passes;
                 let [forward, backward] = [0, 1].map(|pass| of_level(&comm.context.by_level[pass], at) as f64);
+                let exchanged = of_level(&comm.experts.by_level, at) as f64 * mixed;
                 let attended = layers * (forward * (1.0 + attended_again) + backward);
                 // Of the embedding's output, and of the gradient of what the logits read.
-                let ends = job.micro_batches()
+                let ends = job.passes()
                     * (2 * of_level(&comm.single_by_level, at) + of_level(&comm.logits_by_level, at))
                     + received * of_level(&comm.received_by_level, at);
                 let sharded = of_level(streams, at);
                 let rest = ends + sharded + of_level(reduce, at) + of_level(&period.transfer_bytes, at);
-                (level.name.clone(), tensor.round() as u64 + attended.round() as u64 + rest)
+                (level.name.clone(), tensor.round() as u64 + attended.round() as u64 + exchanged.round() as u64 + rest)
             })
             .collect()
     }
@@ -484,10 +542,7 @@ impl Builder<'_> {
 fn reduction(actors: Vec<usize>, plans: &[Planned], bytes: &mut [u64]) -> Reduction {
     let mut phases = Vec::new();
     for plan in plans {
-        for (at, phase) in plan.phases.iter().enumerate() {
-            let delay = if at == 0 { ns(plan.latency_s) } else { 0 };
-            phases.push(ReductionPhase { delay_ns: delay, demand: phase.demand.clone(), rate_share: plan.rate_share });
-        }
+        phases.extend(sharded::phases_of(plan));
         for (sum, of_level) in bytes.iter_mut().zip(plan.by_level()) {
             *sum += of_level;
         }

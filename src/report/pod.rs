@@ -10,7 +10,7 @@ use super::describe::counted;
 use super::human::{bytes, percent, si};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Job, Stack, StackKind, StepTime, System, TrainingStep};
+use crate::pod::{Job, Offload, Stack, StackKind, StepTime, System, TrainingStep};
 
 /// Version of the object's shape.
 pub(super) const SCHEMA: u32 = 1;
@@ -22,7 +22,11 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("recompute", "computing again", time.recompute),
         ("tensor_comm_exposed", "tensor collectives", time.tensor_comm),
         ("pipeline_comm_exposed", "transfers between stages", time.pipeline_comm),
-        ("expert_comm_exposed", "", 0.0),
+        (
+            "expert_comm_exposed",
+            if time.expert_comm > 0.0 { "exchanges between the chips of experts" } else { "" },
+            time.expert_comm,
+        ),
         (
             "context_comm_exposed",
             if time.context_comm > 0.0 { "exchanges between the chips of a sequence" } else { "" },
@@ -31,11 +35,7 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
         ("data_comm_exposed", "reducing gradients", time.data_comm),
         ("optimizer", "optimiser", time.optimizer),
-        (
-            "offload_exposed",
-            if time.offload > 0.0 { "the optimiser's state from the host and back" } else { "" },
-            time.offload,
-        ),
+        ("offload_exposed", if time.offload > 0.0 { "moving to the host and back" } else { "" }, time.offload),
         ("other", "waiting for the host", time.other),
     ]
 }
@@ -55,8 +55,30 @@ pub(super) struct Document<'a> {
     time_s: IndexMap<&'static str, f64>,
     traffic_bytes: IndexMap<&'a str, u64>,
     bound_s: f64,
+    energy_j: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experts: Option<ExpertsEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stragglers: Option<SlowestEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     goodput: Option<GoodputEntry>,
+}
+
+/// What the slowest chip makes of a step.
+#[derive(Serialize)]
+struct SlowestEntry {
+    slower_share: f64,
+    step_s: f64,
+    tokens_per_s: f64,
+}
+
+/// How a step's visits of tokens to experts end.
+#[derive(Serialize)]
+struct ExpertsEntry {
+    visits: f64,
+    dropped: f64,
+    padded_rows: f64,
+    imbalance: f64,
 }
 
 /// What failures leave; shares of the time.
@@ -83,12 +105,20 @@ pub(super) struct ParallelEntry {
     dp: u64,
     cp: u64,
     ep: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experts: Option<&'static str>,
     sp: u64,
     schedule: String,
     recompute: &'static str,
     zero: u64,
     prefetch: u64,
-    offload: &'static str,
+    offload: String,
+    seq_chunks: u64,
+    stash: &'static str,
     optimizer: &'static str,
     gradient_format: String,
     order: &'static str,
@@ -110,13 +140,18 @@ impl ParallelEntry {
             pp: p.pp,
             dp: p.dp,
             cp: p.cp,
-            ep: 1,
+            ep: p.experts.ep,
+            capacity: job.architecture.extras.experts.map(|_| p.experts.capacity_name()),
+            exchange: job.architecture.extras.experts.map(|_| p.experts.exchange_name()),
+            experts: job.architecture.extras.experts.map(|_| p.experts.place_name()),
             sp: u64::from(p.sp),
             schedule: p.schedule_name(),
             recompute: p.recompute.name(),
             zero: p.zero,
             prefetch: p.prefetch,
-            offload: p.offload_name(),
+            offload: p.offload.name(),
+            seq_chunks: p.seq_chunks,
+            stash: if p.gist { "gist" } else { "bf16" },
             optimizer: p.optimizer.name(),
             gradient_format: p.gradients.name(),
             order: p.order_name(),
@@ -160,6 +195,12 @@ impl PodReport<'_> {
         (self.job.batch * self.job.sequence) as f64 / self.step.step_s
     }
 
+    /// The same with the slowest chip.
+    fn tokens_in_all(&self) -> f64 {
+        let step_s = self.step.slowest.map_or(self.step.step_s, |of| of.step_s);
+        (self.job.batch * self.job.sequence) as f64 / step_s
+    }
+
     /// The object of `--format json`.
     pub fn json(&self) -> String {
         let document = self.document();
@@ -193,20 +234,46 @@ impl PodReport<'_> {
             time_s: parts(&step.time).into_iter().map(|(name, _, seconds)| (name, seconds)).collect(),
             traffic_bytes: step.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
             bound_s: step.bound_s,
+            energy_j: step.energy_j,
+            experts: step.experts.map(|of| ExpertsEntry {
+                visits: of.visits,
+                dropped: of.dropped,
+                padded_rows: of.padded,
+                imbalance: of.imbalance,
+            }),
+            stragglers: step.slowest.map(|of| SlowestEntry {
+                slower_share: of.slower,
+                step_s: of.step_s,
+                tokens_per_s: self.tokens_in_all(),
+            }),
             goodput: step.goodput.map(|of| GoodputEntry {
                 mtbf_s: of.mtbf_s,
                 checkpoint_every_s: of.interval_s,
                 share: of.share,
                 checkpoint_share: of.checkpoint,
                 lost_share: of.lost,
-                tokens_per_s: of.share * self.tokens_per_s(),
+                tokens_per_s: of.share * self.tokens_in_all(),
             }),
         }
     }
 
-    /// The table for a terminal.
-    pub fn table(&self) -> String {
-        let (job, step, p) = (self.job, self.step, &self.job.parallel);
+    /// How experts are divided, if there are some.
+    fn experts(&self) -> String {
+        let of = &self.job.parallel.experts;
+        let Some(experts) = self.job.architecture.extras.experts else { return String::new() };
+        let (count, each, capacity) = (experts.count, experts.each, of.capacity_name());
+        format!(
+            ", {count} experts, {each} a token, over ep {} ({}), capacity {capacity}, {}",
+            of.ep,
+            of.place_name(),
+            of.exchange_name()
+        )
+    }
+
+    /// What is run on what.
+    fn head(&self) -> String {
+        let (job, p) = (self.job, &self.job.parallel);
+        let chunks = if p.seq_chunks > 1 { format!(", sequences in {} parts", p.seq_chunks) } else { String::new() };
         let mut text = format!(
             "{} on {} chips of {}: tp {} x pp {} x dp {}{}{}, schedule {}, recompute {}, zero {}{}\n",
             job.model,
@@ -215,12 +282,18 @@ impl PodReport<'_> {
             if p.tiled.tp2 > 1 { format!("{} x {}", p.tp1(), p.tiled.tp2) } else { p.tp.to_string() },
             p.pp,
             p.dp,
-            if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() },
+            if p.cp > 1 { format!(" x cp {} ({})", p.cp, p.context.name()) } else { String::new() }
+                + &self.experts()
+                + &chunks,
             if p.sp { ", sequence parallel" } else { "" },
             p.schedule_name(),
             p.recompute.name(),
             p.zero,
-            if p.offload { ", optimiser's state on the host" } else { "" }
+            if p.offload == Offload::default() {
+                String::new()
+            } else {
+                format!(", on the host: {}", p.offload.name())
+            }
         );
         let _ = write!(
             text,
@@ -231,14 +304,60 @@ impl PodReport<'_> {
             counted(job.micro_batches() as usize, "micro-batch"),
             self.stack.kind.name()
         );
+        text
+    }
+
+    /// What stands behind the tables where it was asked for, or where the model has experts.
+    fn asides(&self, text: &mut String) {
+        let (step, p) = (self.step, &self.job.parallel);
+        if let Some(of) = step.experts {
+            let _ = writeln!(
+                text,
+                "\nexperts: {} visits of tokens a step, {} dropped, {} of all rows padding; the busiest chip has {:.2} times the mean",
+                si(of.visits, ""),
+                percent(of.dropped / of.visits),
+                percent(of.padded / (of.visits - of.dropped + of.padded)),
+                of.imbalance
+            );
+        }
+        if let Some(of) = step.slowest {
+            let _ = writeln!(
+                text,
+                "\nstragglers: the slowest of {} chips computes {} longer in the mean: step {}, {} tokens/s",
+                p.chips(),
+                percent(of.slower),
+                si(of.step_s, "s"),
+                si(self.tokens_in_all(), "")
+            );
+        }
+        if let Some(of) = step.goodput {
+            let _ = writeln!(
+                text,
+                "\ngoodput {}: {} tokens/s; a failure every {}, a checkpoint every {} takes {} of the time, lost work and \
+                 restarts {}",
+                percent(of.share),
+                si(of.share * self.tokens_in_all(), ""),
+                si(of.mtbf_s, "s"),
+                si(of.interval_s, "s"),
+                percent(of.checkpoint),
+                percent(of.lost)
+            );
+        }
+    }
+
+    /// The table for a terminal.
+    pub fn table(&self) -> String {
+        let step = self.step;
+        let mut text = self.head();
         let _ = write!(
             text,
-            "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}\n\n",
+            "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}, energy of the chips {}\n\n",
             si(step.step_s, "s"),
             si(self.tokens_per_s(), ""),
             percent(step.mfu),
             percent(step.hfu),
-            si(step.bound_s, "s")
+            si(step.bound_s, "s"),
+            si(step.energy_j, "J")
         );
         let mut table = new_table(vec![format!("stage {}", step.critical), "time".to_owned(), "share".to_owned()]);
         for (_, name, seconds) in parts(&step.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
@@ -267,19 +386,7 @@ impl PodReport<'_> {
             table.add_row(vec![format!("between members of a {level}"), bytes(*count)]);
         }
         let _ = writeln!(text, "{}", table.trim_fmt());
-        if let Some(of) = step.goodput {
-            let _ = writeln!(
-                text,
-                "\ngoodput {}: {} tokens/s; a failure every {}, a checkpoint every {} takes {} of the time, lost work and \
-                 restarts {}",
-                percent(of.share),
-                si(of.share * self.tokens_per_s(), ""),
-                si(of.mtbf_s, "s"),
-                si(of.interval_s, "s"),
-                percent(of.checkpoint),
-                percent(of.lost)
-            );
-        }
+        self.asides(&mut text);
         for note in &step.notes {
             let _ = writeln!(text, "\n{}", wrapped("- ", note));
         }

@@ -8,7 +8,7 @@ use super::human::{bytes, count, si};
 use super::pod::{Document, ParallelEntry, PodReport, SCHEMA, SystemEntry};
 use super::text_table::{align_left, new_table};
 use super::write::{File, WriteError};
-use crate::pod::{Candidate, Found, Job, Stack, System, TrainingStep};
+use crate::pod::{Candidate, Found, Job, Offload, Stack, System, TrainingStep};
 
 /// A search and its result.
 #[derive(Debug, Clone, Copy)]
@@ -164,8 +164,11 @@ fn named(job: &Job) -> String {
     if p.zero > 0 {
         let _ = write!(text, ",zero={}", p.zero);
     }
-    if p.offload {
-        let _ = write!(text, ",offload={}", p.offload_name());
+    if p.offload != Offload::default() {
+        let _ = write!(text, ",offload={}", p.offload.name());
+    }
+    if job.architecture.extras.experts.is_some() {
+        let _ = write!(text, ",ep={}", p.experts.ep);
     }
     let _ = write!(text, " by {}", job.micro_batch);
     text

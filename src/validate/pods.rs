@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::line::Line;
 use super::run::{SetPart, SetRow};
 use crate::diagnostics::Diagnostic;
-use crate::model::{Architecture, Position, preset};
+use crate::model::{Architecture, ExpertLoad, Position, preset};
 use crate::pod::{
     Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Recompute, StackKind, StageBlocks, System, Tiled,
     plan, step,
@@ -97,6 +97,7 @@ fn pretraining(line: &Line, system: &System) -> Result<(String, f64), Diagnostic
         density: None,
         predicted: if line.text("predicted_tokens").is_empty() { None } else { Some(count("predicted_tokens")?) },
         stage_layers: (!list.is_empty()).then_some(list),
+        expert_load: ExpertLoad::default(),
     };
     let title = |error: &Diagnostic| Diagnostic::new(format!("{}:{}: {}", line.path, line.number, error.title()));
     job.check().map_err(|error| title(&error))?;
@@ -150,6 +151,7 @@ pub(super) fn measured(line: &Line) -> Result<Measured, Diagnostic> {
         density: None,
         predicted: None,
         stage_layers: None,
+        expert_load: ExpertLoad::default(),
     };
     job.check().map_err(|error| Diagnostic::new(format!("{}:{}: {}", line.path, line.number, error.title())))?;
     Ok(Measured { job })

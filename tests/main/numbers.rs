@@ -120,7 +120,7 @@ fn of_experts(phase: Phase) -> Options {
     let plain = small("llama2-7b", phase);
     let extras = Extras {
         latent: Some(Latent { query: Some(14), key: 10, plain: 6, rotated: 4, value: 6 }),
-        experts: Some(Experts { count: 5, each: 2, width: 12, shared: 8, shared_gate: true }),
+        experts: Some(Experts { count: 5, each: 2, width: 12, shared: 8, shared_gate: true, every: 1 }),
         dense_layers: 1,
         ..Extras::default()
     };

@@ -187,6 +187,7 @@ fn the_binary_prints_the_object() {
     names.sort_unstable();
     let agreed = [
         "bound_s",
+        "energy_j",
         "hfu",
         "memory_bytes",
         "mfu",
@@ -231,11 +232,22 @@ fn what_does_not_fit_is_refused_with_remedies() {
 }
 
 #[test]
-fn keys_that_are_not_modelled_take_the_value_that_changes_nothing() {
-    assert!(Parallel::parse("tp=2,cp=1,ep=1,seq_chunks=1,offload=none").is_ok());
-    for key in ["ep=2", "seq_chunks=2"] {
-        let message = Parallel::parse(key).expect_err("it is not modelled").to_string();
-        assert!(message.contains("not modelled yet"), "{message}");
+fn keys_take_the_value_that_changes_nothing_and_refuse_what_is_none() {
+    let plain = Parallel::parse("tp=2").expect("a decomposition");
+    let all = "tp=2,cp=1,ep=1,capacity=dropless,exchange=exposed,experts=near,seq_chunks=1,offload=none,stash=bf16";
+    assert_eq!(Parallel::parse(all).expect("a decomposition"), plain);
+    for key in [
+        "ep=0",
+        "capacity=0",
+        "exchange=overlapped:1",
+        "experts=nowhere",
+        "seq_chunks=x",
+        "offload=weights+weights",
+        "stash=fp4",
+    ] {
+        let message = Parallel::parse(key).expect_err("it is no value").to_string();
+        let (name, value) = key.split_once('=').expect("a key");
+        assert!(message.contains(name) && message.contains(value) && message.contains("expected"), "{message}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use rdusim::input::Override;
-use rdusim::model::{Architecture, preset};
+use rdusim::model::{Architecture, ExpertLoad, preset};
 use rdusim::pod::{
     Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, StackKind, System, TrainingStep, least_bytes,
     open, phases, step,
@@ -45,6 +45,7 @@ fn train(system: &System, parallel: &str) -> TrainingStep {
         density: None,
         predicted: None,
         stage_layers: None,
+        expert_load: ExpertLoad::default(),
     };
     let stack = system.stacks.iter().find(|stack| stack.kind == StackKind::Megatron).expect("a stack");
     step(system, stack, &job, Detail::Grouped).expect("a step")

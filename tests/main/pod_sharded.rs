@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rdusim::model::{Architecture, preset};
+use rdusim::model::{Architecture, ExpertLoad, preset};
 use rdusim::pod::{
     CollectiveKind, Detail, Job, Memory, Parallel, Stack, StackKind, System, TrainingStep, least_bytes, of_job, open,
     step,
@@ -30,6 +30,7 @@ fn job(parallel: &str) -> Job {
         density: None,
         predicted: None,
         stage_layers: None,
+        expert_load: ExpertLoad::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rdusim::model::{Architecture, preset};
+use rdusim::model::{Architecture, ExpertLoad, preset};
 use rdusim::pod::{Job, Parallel, Stack, StackKind, System, open};
 
 pub(crate) fn system(name: &str) -> System {
@@ -29,5 +29,6 @@ pub(crate) fn job(parallel: &str, batch: u64, (layers, sequence): (u64, u64)) ->
         density,
         predicted,
         stage_layers,
+        expert_load: ExpertLoad::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::network::Demand;
 use super::super::schedule::{PassKind, Work};
-use super::streams::Stream;
+use super::streams::{ReductionPhase, Stream};
 
 /// What happens in a span of time on an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ pub struct Unit {
     pub scatter: Option<usize>,
 }
 
-/// Units of each part, by kind of pass.
+/// Units of each part of a stage, or of a sequence, by kind of pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Passes {
     /// Forward passes.
@@ -61,6 +61,8 @@ pub struct Passes {
     pub weights: Vec<Vec<Unit>>,
     /// Optimiser's steps of micro-batches; empty unless the schedule has them.
     pub update: Vec<Vec<Unit>>,
+    /// Parts of a sequence, of which each has units of its own; of stages of one part.
+    pub chunks: u64,
 }
 
 impl Passes {
@@ -71,7 +73,8 @@ impl Passes {
             PassKind::Weights => &self.weights,
             PassKind::Update => &self.update,
         };
-        of.get(work.part as usize).map_or(&[], Vec::as_slice)
+        let at = if self.chunks > 1 { work.micro % self.chunks } else { work.part };
+        of.get(at as usize).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -107,17 +110,6 @@ pub struct Reduction {
     pub phases: Vec<ReductionPhase>,
 }
 
-/// A phase of a reduction.
-#[derive(Debug, Clone)]
-pub struct ReductionPhase {
-    /// Nanoseconds before the bytes.
-    pub delay_ns: u64,
-    /// The bytes.
-    pub demand: Demand,
-    /// Share of the links' rate that the collective reaches.
-    pub rate_share: f64,
-}
-
 /// What is simulated.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -135,6 +127,8 @@ pub struct Plan {
     pub message_ns: u64,
     /// A sender waits for the receiver.
     pub blocking: bool,
+    /// The second part of each stage takes the stages in reverse: the last stage has two parts that follow each other.
+    pub is_v: bool,
 }
 
 /// What an actor did, nanoseconds.

@@ -8,13 +8,22 @@ use std::collections::{BTreeMap, VecDeque};
 use super::super::network::{Demand, Flow, Traffic};
 use crate::fluid::ActivityId;
 
-/// A collective as phases: nanoseconds before the bytes, and the bytes.
+/// A phase of a collective.
+#[derive(Debug, Clone)]
+pub struct ReductionPhase {
+    /// Nanoseconds before the bytes.
+    pub delay_ns: u64,
+    /// The bytes.
+    pub demand: Demand,
+    /// Share of the links' rate that the collective reaches.
+    pub rate_share: f64,
+}
+
+/// A collective as phases.
 #[derive(Debug, Clone)]
 pub struct Collective {
     /// Its phases.
-    pub phases: Vec<(u64, Demand)>,
-    /// Share of the links' rate that it reaches.
-    pub rate_share: f64,
+    pub phases: Vec<ReductionPhase>,
 }
 
 /// A stream and what can be asked of it.
@@ -66,7 +75,7 @@ impl Streams {
             let flows: Vec<Vec<Flow>> = stream
                 .collectives
                 .iter()
-                .map(|of| of.phases.iter().map(|(_, demand)| traffic.add(demand, of.rate_share)).collect())
+                .map(|of| of.phases.iter().map(|phase| traffic.add(&phase.demand, phase.rate_share)).collect())
                 .collect();
             let activities = flows.iter().flatten().filter_map(Flow::activity);
             all.of_activity.extend(activities.map(|activity| (activity, index)));
@@ -104,12 +113,12 @@ impl Streams {
             return Next::Nothing;
         };
         of.phase = Some(0);
-        for (_, demand) in &plan[stream].collectives[collective].phases {
+        for ReductionPhase { demand, .. } in &plan[stream].collectives[collective].phases {
             let levels = demand.by_level.len().max(self.bytes.len());
             self.bytes.resize(levels, 0);
             self.bytes.iter_mut().zip(&demand.by_level).for_each(|(sum, bytes)| *sum += bytes);
         }
-        Next::After(plan[stream].collectives[collective].phases.first().map_or(0, |(delay, _)| *delay))
+        Next::After(plan[stream].collectives[collective].phases.first().map_or(0, |phase| phase.delay_ns))
     }
 
     /// The bytes of the phase of a stream start; whether any move.
@@ -124,8 +133,8 @@ impl Streams {
         let of = &mut self.running[stream];
         let (&collective, phase) = of.queue.front().zip(of.phase.as_mut())?;
         *phase += 1;
-        if let Some((delay, _)) = plan[stream].collectives[collective].phases.get(*phase) {
-            return Some(*delay);
+        if let Some(next) = plan[stream].collectives[collective].phases.get(*phase) {
+            return Some(next.delay_ns);
         }
         of.queue.pop_front();
         (of.phase, of.done) = (None, of.done + 1);

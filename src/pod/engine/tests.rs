@@ -1,5 +1,5 @@
 use super::super::parallel::Schedule;
-use super::super::schedule::order;
+use super::super::schedule::{in_chunks, order, with_updates};
 use super::*;
 use crate::pod::Demand;
 use crate::pod::dgx_a100;
@@ -14,6 +14,7 @@ fn plan(schedule: Schedule, stages: u64, micro: u64) -> Plan {
             backward: vec![vec![Unit { ns: 2000, ..Unit::default() }]; parts as usize],
             weights: vec![vec![Unit { ns: 700, ..Unit::default() }]; parts as usize],
             update: vec![vec![Unit { ns: 100, ..Unit::default() }]; parts as usize],
+            chunks: 1,
         },
         gathers: None,
         scatters: None,
@@ -31,6 +32,7 @@ fn plan(schedule: Schedule, stages: u64, micro: u64) -> Plan {
         parts,
         message_ns: 0,
         blocking: false,
+        is_v: schedule.is_v(),
     }
 }
 
@@ -41,7 +43,7 @@ fn end(schedule: Schedule, stages: u64, micro: u64) -> u64 {
 
 #[test]
 fn bubbles_of_equal_stages_are_the_textbook_ones() {
-    for (stages, micro) in [(1, 3), (2, 4), (4, 4), (4, 8), (8, 16)] {
+    for (stages, micro) in [(1, 3), (2, 4), (4, 4), (4, 8), (8, 16), (4, 15)] {
         let work = 3000 * micro;
         // (p - 1) more of a forward and a backward pass; a pass of interleaved parts is shorter by their number.
         assert_eq!(end(Schedule::GPipe, stages, micro), work + (stages - 1) * 3000, "{stages} {micro}");
@@ -52,10 +54,41 @@ fn bubbles_of_equal_stages_are_the_textbook_ones() {
         }
         // (p - 1)(F + B - W) with the backward pass in two.
         assert_eq!(end(Schedule::ZeroBubble, stages, micro), 3700 * micro + (stages - 1) * (3000 - 700));
+        // In a V, with passes of a half that all take as long, nothing but the way of the first micro-batch down it.
+        if micro + 1 >= 2 * stages {
+            let mut plan = plan(Schedule::ZeroBubbleV, stages, micro);
+            for actor in &mut plan.actors {
+                let unit = || vec![vec![Unit { ns: 1000, ..Unit::default() }]; 2];
+                actor.passes = Passes { forward: unit(), backward: unit(), weights: unit(), ..Passes::default() };
+            }
+            let end = simulate(&plan, &Network::new(&dgx_a100(&[]).expect("the shipped system"))).end;
+            assert_eq!(end, 6000 * micro + (stages - 1) * 1000, "{stages} {micro}");
+        }
         // Without a flush a micro-batch more costs its passes and its update, and nothing waits.
         let more =
             end(Schedule::PipeDream, stages, micro + stages + 1) - end(Schedule::PipeDream, stages, micro + stages);
         assert_eq!(more, 3100, "{stages} {micro}");
+        // With an update for a batch of so many a batch more costs its passes and one update.
+        let batches = |count: u64| {
+            let all = (count + stages) * micro;
+            let mut plan = plan(Schedule::PipeDream2Bw, stages, all);
+            plan.actors
+                .iter_mut()
+                .for_each(|actor| actor.order = with_updates(std::mem::take(&mut actor.order), micro));
+            simulate(&plan, &Network::new(&dgx_a100(&[]).expect("the shipped system"))).end
+        };
+        assert_eq!(batches(2) - batches(1), 3000 * micro + 100, "{stages} {micro}");
+        // Parts of a sequence fill and drain a pipeline in parts of a pass.
+        for chunks in [2, 5] {
+            let mut plan = plan(Schedule::OneForwardOneBackward, stages, micro);
+            for (stage, actor) in plan.actors.iter_mut().enumerate() {
+                actor.order = in_chunks(Schedule::OneForwardOneBackward, (stage as u64, stages), micro, chunks);
+                let unit = |ns| vec![vec![Unit { ns, ..Unit::default() }]; chunks as usize];
+                actor.passes = Passes { forward: unit(1000), backward: unit(2000), chunks, ..Passes::default() };
+            }
+            let end = simulate(&plan, &Network::new(&dgx_a100(&[]).expect("the shipped system"))).end;
+            assert_eq!(end, 3000 * micro * chunks + (stages - 1) * 3000, "{stages} {micro} {chunks}");
+        }
     }
 }
 
@@ -92,7 +125,8 @@ fn what_actors_spend_adds_up_to_the_end() {
 fn divided(layers: usize, (gather, scatter): (u64, u64), prefetch: u64, micro: u64) -> Simulated {
     let system = dgx_a100(&[]).expect("the shipped system");
     let mut plan = plan(Schedule::OneForwardOneBackward, 1, micro);
-    let collective = |ns| Collective { phases: vec![(ns, Demand::default())], rate_share: 1.0 };
+    let phase = |ns| ReductionPhase { delay_ns: ns, demand: Demand::default(), rate_share: 1.0 };
+    let collective = |ns| Collective { phases: vec![phase(ns)] };
     let stream = |ns| Stream { actors: vec![0], collectives: vec![collective(ns)] };
     let unit = |ns, scatter| Unit { ns, gather: Some(0), scatter };
     plan.actors[0].passes.forward = vec![vec![unit(1000, None); layers]];

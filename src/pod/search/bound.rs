@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::super::collective::{Call, CollectiveKind, plan};
+use super::super::energy::{pass_joules, static_joules};
 use super::super::network::Network;
-use super::super::optimizer::gradient_bytes;
+use super::super::optimizer::gradient_parts;
 use super::super::parallel::{Job, Recompute, Schedule};
 use super::super::pass::{Pass, PieceTime, Pieces};
 use super::super::sharded::{end_collectives, ns};
-use super::super::stage::{TensorComm, finished, raw_pieces, tensor_comm};
+use super::super::stage::{finished, raw_pieces};
+use super::super::tensor_comm::{TensorComm, tensor_comm};
 use super::super::training::{hops, update_seconds};
 use super::space::Search;
 use crate::arch::AnyChip;
@@ -26,6 +28,7 @@ pub(super) struct PieceKey {
     shape: (u64, u64, bool),
     recompute: u64,
     launches: [u64; 2],
+    ep: u64,
     is_split: bool,
     /// Layers and micro-batches that are compiled into a section of an RDU.
     compiled: (u64, u64),
@@ -33,8 +36,8 @@ pub(super) struct PieceKey {
     dp: u64,
 }
 
-/// Tensor collectives: tensor ranks, replicas, sequences of a micro-batch, sequence parallelism.
-type CommKey = (u64, u64, u64, bool);
+/// Tensor collectives: tensor ranks, replicas, sequences of a micro-batch, sequence parallelism, chips that share experts.
+type CommKey = (u64, u64, u64, bool, u64);
 /// Reductions of replicas: tensor ranks, replicas, bytes, kind.
 type ReduceKey = (u64, u64, u64, CollectiveKind);
 /// Collectives with how often each is done in a step.
@@ -60,6 +63,8 @@ pub(super) struct Bounds<'s> {
 /// Times of a candidate that its bound is made of, nanoseconds.
 struct Times {
     layers: [u64; 3],
+    /// The same in the mean of all parts of a sequence.
+    mean: [u64; 3],
     embedding: [u64; 3],
     logits: [u64; 3],
     /// From each stage to the next.
@@ -94,18 +99,20 @@ impl<'s> Bounds<'s> {
             shape: (p.tp, job.micro_batch, p.sp),
             recompute: Recompute::NAMES.iter().position(|(_, kind)| *kind == p.recompute).unwrap_or(0) as u64,
             launches: p.sharding_launches(),
-            is_split: p.schedule == Schedule::ZeroBubble,
+            ep: p.experts.ep,
+            is_split: p.schedule.splits_weights(),
             compiled: if is_gpu { (0, 0) } else { (job.layers_of_part(), job.micro_batches()) },
-            dp: if exposed && is_gpu && p.tp * p.cp > 1 { p.replicas() } else { 0 },
+            dp: if exposed && is_gpu && p.tp * p.cp * p.experts.ep > 1 { p.replicas() } else { 0 },
         }
     }
 
     fn comm_key(job: &Job) -> CommKey {
         (
             job.parallel.tp,
-            if job.parallel.tp > 1 || job.parallel.cp > 1 { job.parallel.replicas() } else { 0 },
+            if job.parallel.tp * job.parallel.cp * job.parallel.experts.ep > 1 { job.parallel.replicas() } else { 0 },
             job.micro_batch,
             job.parallel.sp,
+            job.parallel.experts.ep,
         )
     }
 
@@ -118,11 +125,13 @@ impl<'s> Bounds<'s> {
     fn reductions(job: &Job) -> (Repeated, Repeated) {
         let p = &job.parallel;
         let key = |kind, bytes: u64| (p.tp, p.replicas(), bytes, kind);
-        let of_stage =
-            |kind| if kind == CollectiveKind::AllReduce { gradient_bytes(job, 0) } else { 2 * job.stage_parameters(0) };
+        // Of experts, which fewer chips have, nothing is counted.
+        let of_stage = |kind| {
+            if kind == CollectiveKind::AllReduce { gradient_parts(job, 0)[0] } else { 2 * job.stage_parts(0)[0] }
+        };
         let after = end_collectives(p).iter().map(|kind| (1, key(*kind, of_stage(*kind)))).collect();
-        let layers = job.micro_batches() * job.layers_of_part() * p.schedule.parts();
-        let layer = 2 * job.layer_parameters();
+        let layers = job.passes() * job.layers_of_part() * p.schedule.parts();
+        let layer = 2 * job.layer_parameters().min(job.expert_layer_parameters()[0]);
         let kinds: &[(u64, CollectiveKind)] = match p.zero {
             _ if !p.shards_passes() => &[],
             2 => &[(1, CollectiveKind::ReduceScatter)],
@@ -191,7 +200,7 @@ impl<'s> Bounds<'s> {
     pub(super) fn exact(&self, job: &Job) -> Result<(&TensorComm, Pieces), String> {
         let comm = self.comm(job)?;
         let raw = self.pieces.get(&self.piece_key(job, true)).ok_or("its passes are not known")?.clone()?;
-        Ok((comm, finished(self.search.system, job, comm, &raw)))
+        Ok((comm, finished(self.search.system, self.search.stack, job, comm, &raw)))
     }
 
     /// Passes that take as long as their products at the chip's peak.
@@ -215,21 +224,33 @@ impl<'s> Bounds<'s> {
         Pieces { layers: of(products, again), logits: of(logits, 0.0), ..Pieces::default() }
     }
 
+    /// Passes of the candidate as a level knows them.
+    fn pieces_for(&self, job: &Job, exposed: bool) -> Result<Pieces, String> {
+        if exposed {
+            return Ok(self.exact(job)?.1);
+        }
+        if !self.is_gpu() {
+            return Ok(self.at_peak(job));
+        }
+        let raw = self.pieces.get(&self.piece_key(job, false)).ok_or("its passes are not known")?.clone()?;
+        Ok(finished(self.search.system, self.search.stack, job, &self.nothing, &raw))
+    }
+
+    /// No step of the candidate of at least so many seconds takes fewer joules.
+    pub(super) fn joules(&self, job: &Job, seconds: f64, exposed: bool) -> f64 {
+        let passes = self.pieces_for(job, exposed).map_or(0.0, |pieces| pass_joules(job, &pieces));
+        (passes + static_joules(self.search.system, job, seconds)) * (1.0 - SLACK)
+    }
+
     /// No step of the candidate takes fewer seconds.
     pub(super) fn seconds(&self, job: &Job, exposed: bool) -> Result<f64, String> {
-        let pieces = if exposed {
-            self.exact(job)?.1
-        } else if self.is_gpu() {
-            let raw = self.pieces.get(&self.piece_key(job, false)).ok_or("its passes are not known")?.clone()?;
-            finished(self.search.system, job, &self.nothing, &raw)
-        } else {
-            self.at_peak(job)
-        };
+        let pieces = self.pieces_for(job, exposed)?;
         let of = |piece: &PieceTime| {
             [piece.forward, piece.backward, piece.weights].map(|pass| ns(pass.seconds()).saturating_sub(ROUNDING_NS))
         };
         let mut times = Times {
-            layers: of(&pieces.layers),
+            layers: of(&all_layers(&pieces)),
+            mean: of(&all_layers(&pieces.mean(job.parallel.seq_chunks))),
             embedding: of(&pieces.embedding),
             logits: of(&pieces.logits),
             hops: vec![0; job.parallel.pp as usize],
@@ -257,6 +278,11 @@ impl<'s> Bounds<'s> {
     }
 }
 
+/// Layers of a part without and with experts.
+fn all_layers(pieces: &Pieces) -> PieceTime {
+    pieces.layers.plus(pieces.expert_layers)
+}
+
 /// The keys that are not known yet, each once.
 fn missing<K: Ord + Clone, V>(known: &BTreeMap<K, V>, keys: impl Iterator<Item = K>) -> Vec<K> {
     let mut list: Vec<K> = keys.filter(|key| !known.contains_key(key)).collect();
@@ -277,18 +303,18 @@ fn representatives<'j, K: Ord + Copy>(keys: Vec<K>, jobs: &[&'j Job], key: impl 
 /// Nanoseconds that the first, the second and the last stage need, and so the step.
 fn least_ns(job: &Job, times: &Times, blocking: bool) -> u64 {
     let p = &job.parallel;
-    let (parts, micro, last) = (p.schedule.parts(), job.micro_batches(), p.pp - 1);
+    let (parts, micro, last) = (p.schedule.parts(), job.passes(), p.pp - 1);
     let hop = |stage: u64| times.hops.get(stage as usize).copied().unwrap_or(0);
     let mut most = times.streams;
     for stage in [0, 1, last].into_iter().filter(|stage| *stage <= last) {
-        let mut pass = times.layers.iter().sum::<u64>() * parts;
+        let mut pass = times.mean.iter().sum::<u64>() * parts;
         if stage == 0 {
             pass += times.embedding.iter().sum::<u64>();
         }
-        if stage == last {
+        if job.has_logits(stage) {
             pass += times.logits.iter().sum::<u64>();
         }
-        if blocking && p.pp > 1 {
+        if blocking && p.pp > 1 && !p.schedule.is_v() {
             // To the next stage, and to the one before; around the ends only between parts.
             let to_next = if stage == last { parts - 1 } else { parts };
             let to_previous = if stage == 0 { parts - 1 } else { parts };
@@ -309,6 +335,7 @@ fn least_ns(job: &Job, times: &Times, blocking: bool) -> u64 {
             // The last gradients of weights may be computed while earlier stages go on.
             Schedule::ZeroBubble if stage == 0 => micro * pass + times.reduce + own,
             Schedule::ZeroBubble => fill + micro * pass + own,
+            Schedule::ZeroBubbleV | Schedule::PipeDream2Bw => micro * pass + own,
             Schedule::PipeDream => micro * (pass + own),
         };
         most = most.max(end);

@@ -56,7 +56,7 @@ pub fn search(search: &Search<'_>, heard: &mut dyn FnMut(&Counts)) -> Result<Fou
     let (mut entries, mut misfits) = (Vec::new(), Vec::new());
     for job in all {
         let peak = memory::of_job(&job, search.stack.kind).peak();
-        let on_host = memory::of_host(search.system, &job);
+        let on_host = memory::of_host(search.system, &job, search.stack.kind);
         let is_possible = job.parallel.chips() <= most_chips && on_host <= search.system.host.memory_bytes;
         let entry = Entry { job, peak, bound_s: 0.0, step: None, refused: None };
         if is_possible && peak <= capacity { entries.push(entry) } else { misfits.push(entry) }
@@ -80,8 +80,8 @@ struct Walk<'s, 'w> {
 }
 
 impl Walk<'_, '_> {
-    fn key(&self, at: usize, seconds: f64) -> Key {
-        self.search.objective.key(self.entries[at].job.parallel.chips(), seconds)
+    fn key(&self, at: usize, seconds: f64, joules: f64) -> Key {
+        self.search.objective.key(self.entries[at].job.parallel.chips(), seconds, joules)
     }
 
     fn run(&mut self, heard: &mut dyn FnMut(&Counts)) -> Result<(), Diagnostic> {
@@ -115,16 +115,20 @@ impl Walk<'_, '_> {
     /// Gives candidates the bound of a level, and puts those that can still count on the heap.
     fn bounded(&mut self, list: &[usize], level: Level) {
         let jobs: Vec<&Job> = list.iter().map(|&at| &self.entries[at].job).collect();
-        self.bounds.prepare(&jobs, level == Level::Exposed);
+        let exposed = level == Level::Exposed;
+        self.bounds.prepare(&jobs, exposed);
         for &at in list {
             interrupt::check();
-            match self.bounds.seconds(&self.entries[at].job, level == Level::Exposed) {
+            match self.bounds.seconds(&self.entries[at].job, exposed) {
                 Ok(seconds) => {
                     let entry = &mut self.entries[at];
                     entry.bound_s = entry.bound_s.max(seconds);
                     let seconds = entry.bound_s;
                     if self.search.objective.allows(seconds) {
-                        self.heap.push(Reverse((self.key(at, seconds), level, at)));
+                        let is_wanted = self.search.objective == Objective::Energy;
+                        let joules =
+                            if is_wanted { self.bounds.joules(&self.entries[at].job, seconds, exposed) } else { 0.0 };
+                        self.heap.push(Reverse((self.key(at, seconds, joules), level, at)));
                     }
                 }
                 Err(refused) => self.entries[at].refused = Some(refused),
@@ -148,7 +152,7 @@ impl Walk<'_, '_> {
                     // Pictures are of the best alone.
                     step.simulated.spans = Vec::new();
                     if search.objective.allows(step.step_s) {
-                        self.best.push((self.key(at, step.step_s), at));
+                        self.best.push((self.key(at, step.step_s, step.energy_j), at));
                     }
                     self.entries[at].step = Some(step);
                 }

@@ -75,6 +75,7 @@ pub(super) fn found(
         let entry = &entries[*at];
         let why = match (rank, steps.first(), entry.step.as_ref()) {
             (0, ..) => first(search.objective).to_owned(),
+            (_, Some(first), Some(step)) if search.objective == Objective::Energy => costlier(step, first),
             (_, Some(first), Some(step)) => slower(step, first),
             _ => String::new(),
         };
@@ -102,7 +103,7 @@ pub(super) fn found(
         let why = if entry.job.parallel.chips() > search.system.most_chips() {
             format!("{} has at most {} chips", search.system.name, search.system.most_chips())
         } else if entry.peak <= capacity {
-            "the optimiser's state does not fit the hosts".to_owned()
+            "what lies with the hosts does not fit their memory".to_owned()
         } else {
             let over = (entry.peak - capacity) as f64 / GIB;
             format!("does not fit: {:.1} GiB a chip, {over:.1} too many", entry.peak as f64 / GIB)
@@ -126,6 +127,7 @@ fn first(objective: Objective) -> &'static str {
         Objective::Time => "the shortest step",
         Objective::TokensPerChip => "the most tokens a second and chip",
         Objective::Chips(_) => "the fewest chips",
+        Objective::Energy => "the least energy of a step",
     }
 }
 
@@ -135,9 +137,15 @@ fn lost(search: &Search<'_>, step: &TrainingStep, best: Option<&&TrainingStep>) 
         (Objective::Chips(target), _) if step.step_s > target => {
             format!("{:.4} s a step, above the {target} s that are wanted", step.step_s)
         }
+        (Objective::Energy, Some(best)) => costlier(step, best),
         (_, Some(best)) => slower(step, best),
         _ => String::new(),
     }
+}
+
+/// How much more energy a step takes.
+fn costlier(step: &TrainingStep, best: &TrainingStep) -> String {
+    format!("{:+.1} % energy: {:.0} J", (step.energy_j / best.energy_j - 1.0) * 100.0, step.energy_j)
 }
 
 /// A candidate that was not simulated, as its bound was enough.
@@ -162,6 +170,8 @@ fn slower(step: &TrainingStep, best: &TrainingStep) -> String {
             ("computing", time.compute),
             ("computing again", time.recompute),
             ("tensor collectives", time.tensor_comm),
+            ("exchanges within a sequence", time.context_comm),
+            ("exchanges between experts", time.expert_comm),
             ("transfers between stages", time.pipeline_comm),
             ("bubbles", time.bubble),
             ("reducing gradients and gathering weights", time.data_comm),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::choices::Mixture;
 use super::super::parallel::{Job, Parallel, Recompute, Schedule};
 use super::super::system::{Stack, StackKind, System};
 use crate::diagnostics::Diagnostic;
@@ -15,16 +16,19 @@ pub enum Objective {
     TokensPerChip,
     /// The fewest chips that make a step in so many seconds.
     Chips(f64),
+    /// The least energy of a step, on as many chips or fewer.
+    Energy,
 }
 
 impl Objective {
-    /// What is compared, the less the better: of a step, or of a lower bound of it.
-    pub(super) fn key(self, chips: u64, seconds: f64) -> Key {
+    /// What is compared, the less the better: of a step, or of a lower bound of it, with its joules.
+    pub(super) fn key(self, chips: u64, seconds: f64, joules: f64) -> Key {
         let chips = chips as f64;
         match self {
             Self::Time => Key(seconds, 0.0),
             Self::TokensPerChip => Key(seconds * chips, 0.0),
             Self::Chips(_) => Key(chips, seconds),
+            Self::Energy => Key(joules, seconds),
         }
     }
 
@@ -136,6 +140,14 @@ impl Search<'_> {
         all.filter(|kind| *kind != Recompute::Selective || self.stack.kind == StackKind::Megatron).collect()
     }
 
+    /// Chips that may share experts out, of so many replicas.
+    fn experts_over(&self, replicas: u64) -> Vec<u64> {
+        let fixed = self.base.parallel.experts.ep;
+        let Some(experts) = self.base.experts() else { return vec![fixed] };
+        let all = divisors(replicas).into_iter().filter(|ep| experts.count.is_multiple_of(*ep)).collect();
+        self.numbers("ep", fixed, all)
+    }
+
     /// Every candidate: all that can be divided, whether it fits or not.
     ///
     /// # Errors
@@ -149,11 +161,16 @@ impl Search<'_> {
             }
             let micros = self.numbers("micro_batch", self.base.micro_batch, divisors(self.base.batch / dp));
             let zeros = self.numbers("zero", base.zero, if dp * base.cp > 1 { vec![0, 1, 2, 3] } else { vec![0] });
+            let eps = self.experts_over(dp * base.cp);
             let sps = self.numbers("sp", u64::from(base.sp), if tp > 1 { vec![0, 1] } else { vec![0] });
             for schedule in self.schedules(pp) {
                 for recompute in self.recomputes() {
-                    for (&zero, &sp) in zeros.iter().flat_map(|zero| sps.iter().map(move |sp| (zero, sp))) {
-                        let parallel = Parallel { tp, pp, dp, sp: sp == 1, schedule, recompute, zero, ..*base };
+                    let choices = zeros.iter().flat_map(|zero| sps.iter().map(move |sp| (zero, sp)));
+                    let choices = choices.flat_map(|of| eps.iter().map(move |ep| (of, ep)));
+                    for ((&zero, &sp), &ep) in choices {
+                        let experts = Mixture { ep, ..base.experts };
+                        let parallel =
+                            Parallel { tp, pp, dp, sp: sp == 1, schedule, recompute, zero, experts, ..*base };
                         let jobs = micros.iter().map(|&micro_batch| Job { parallel, micro_batch, ..self.base.clone() });
                         list.extend(jobs.filter(|job| job.check().is_ok()));
                     }

@@ -4,7 +4,7 @@ use super::super::parallel::Parallel;
 use super::super::system::{Stack, StackKind, System};
 use super::super::training::step;
 use super::*;
-use crate::model::{Architecture, preset};
+use crate::model::{Architecture, ExpertLoad, preset};
 use crate::pod::dgx_a100;
 
 fn base(batch: u64, parallel: &str) -> Job {
@@ -21,6 +21,7 @@ fn base(batch: u64, parallel: &str) -> Job {
         density: None,
         predicted: None,
         stage_layers: None,
+        expert_load: ExpertLoad::default(),
     }
 }
 
@@ -38,13 +39,16 @@ fn exhaustive(of: &Search<'_>) -> Vec<Key> {
     bounds.prepare(&fitting, true);
     let mut keys = Vec::new();
     for job in &fitting {
-        let seconds = step(of.system, of.stack, job, Detail::Grouped).expect("a step").step_s;
+        let found = step(of.system, of.stack, job, Detail::Grouped).expect("a step");
+        let seconds = found.step_s;
         for exposed in [false, true] {
             let bound = bounds.seconds(job, exposed).expect("a bound");
             assert!(bound <= seconds, "{:?}, {}: {bound} above {seconds}", job.parallel, job.micro_batch);
+            let joules = bounds.joules(job, bound, exposed);
+            assert!(joules > 0.0 && joules <= found.energy_j, "{:?}: {joules} {}", job.parallel, found.energy_j);
         }
         if of.objective.allows(seconds) {
-            keys.push(of.objective.key(job.parallel.chips(), seconds));
+            keys.push(of.objective.key(job.parallel.chips(), seconds, found.energy_j));
         }
     }
     keys.sort_unstable();
@@ -60,6 +64,7 @@ fn a_search_finds_what_trying_everything_finds() {
         (8, 16, StackKind::Megatron, Objective::Time, "tp=1", none),
         (16, 32, StackKind::Flash, Objective::Time, "recompute=none", &["recompute"][..]),
         (8, 8, StackKind::Megatron, Objective::TokensPerChip, "tp=1", none),
+        (8, 8, StackKind::Flash, Objective::Energy, "recompute=none,sp=0", &["recompute", "sp"][..]),
         (16, 16, StackKind::Flash, Objective::Chips(0.05), "sp=0,zero=1", &["sp", "zero"][..]),
     ];
     for (chips, batch, kind, objective, parallel, fixed) in cases {
@@ -78,7 +83,10 @@ fn a_search_finds_what_trying_everything_finds() {
         let keys: Vec<Key> = found
             .best
             .iter()
-            .map(|best| objective.key(best.job.parallel.chips(), best.step_s.expect("simulated")))
+            .map(|best| {
+                let joules = step(of.system, of.stack, &best.job, Detail::Grouped).expect("a step").energy_j;
+                objective.key(best.job.parallel.chips(), best.step_s.expect("simulated"), joules)
+            })
             .collect();
         assert_eq!(keys, expected, "{objective:?}");
         assert!(found.counts.simulated < found.counts.fit, "{:?}", found.counts);
