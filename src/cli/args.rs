@@ -88,7 +88,7 @@ Examples:
   # the same one operator at a time; map.json and a picture of the grid for each section in maps/
   rdusim map --mode kbk --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml --out maps
 
-  # a chip of tiles: memory and work of all 1,472 in the fullest and in the longest step, as pictures in maps/
+  # memory and work of all 1,472 tiles of a Bow in its fullest and longest step, drawn in maps/
   rdusim map --arch arch/bow.toml --workload workloads/gpt13b-mlp-sparse.toml --out maps
 
   # every unit, bank and route, as JSON

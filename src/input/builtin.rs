@@ -37,10 +37,10 @@ pub const BUILTINS: &[Builtin] = builtins! {
     System in "arch/systems": "sn10-8" "sn30-8" "sn40l-16" "dgx-a100" "dgx-h100" "ipu-pod16" "ipu-pod64" "ipu-pod128" "ipu-pod256";
     Workload in "workloads":
         "gpt13b-mlp" "gpt13b-mlp-sparse" "gpt2-small-mlp" "gpt2-xl-training" "llama2-7b-decode" "gemm-square" "relu"
-        "tiny-mlp";
+        "sparse-gemm" "tiny-mlp";
     Study in "workloads/studies":
         "bound-space" "generations" "launch-decode" "launch" "link-width" "pcu-pmu-ratio"
-        "pmu-capacity-ddr-bandwidth" "quick-look" "sparsity-block" "tile-memory-exchange";
+        "pmu-capacity-ddr-bandwidth" "quick-look" "sparse-gemms" "sparsity-block" "subgraphs" "tile-memory-exchange";
 };
 
 /// The built-in file of a name, in upper or lower case.

@@ -194,7 +194,7 @@ pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
     if let Some(experts) = a.extras.experts.filter(|experts| experts.every > 1) {
         let title =
             format!("one of {} layers has experts: layers that take turns are not modelled on one chip", experts.every);
-        return Err(Diagnostic::new(title).with_help("`rdusim pod --model` has them"));
+        return Err(Diagnostic::new(title).with_help("`rdusim pod` trains them (docs/pods.md)"));
     }
     if a.extras.dense_layers >= a.layers {
         let title = format!("{} of {} layers have no experts: expected fewer", a.extras.dense_layers, a.layers);

@@ -74,6 +74,7 @@ const MODULES: [(&str, &[&str]); 33] = [
             "compile",
             "gpu",
             "bsp",
+            "systolic",
             "pod",
         ],
     ),

@@ -93,7 +93,7 @@ fn names(directory: &Path) -> Vec<String> {
 /// A study of two dozen points, each of which is run alone.
 struct Study(tempfile::TempDir);
 
-const POINTS: usize = 24;
+const POINTS: usize = 72;
 
 impl Study {
     fn new() -> Self {
