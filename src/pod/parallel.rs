@@ -152,9 +152,6 @@ impl Parallel {
     /// The key that is unknown or the value that is none, with what was expected.
     pub fn parse(text: &str) -> Result<Self, Diagnostic> {
         let mut parallel = Self::default();
-        let refuse = |key: &str, found: &str, expected: &str| {
-            Diagnostic::new(format!("`--parallel`: `{key}` is {found:?}, expected {expected}"))
-        };
         let mut seen: Vec<&str> = Vec::new();
         for item in text.split(',').map(str::trim) {
             let Some((key, value)) = item.split_once('=') else {
@@ -181,9 +178,8 @@ impl Parallel {
                     parallel.schedule = schedule(value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "recompute" => {
-                    let found = Recompute::NAMES.iter().find(|(name, _)| *name == value);
-                    let found = found.ok_or_else(|| refuse(key, value, "none, selective or full"))?;
-                    parallel.recompute = found.1;
+                    let found = named(&Recompute::NAMES, value);
+                    parallel.recompute = found.ok_or_else(|| refuse(key, value, "none, selective or full"))?;
                 }
                 "zero" => {
                     let stage = value.parse().ok().filter(|stage| *stage <= 3);
@@ -198,45 +194,44 @@ impl Parallel {
                     parallel.offload = Offload::read(value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "optimizer" => {
-                    let found = Optimizer::NAMES.iter().find(|(name, _)| *name == value);
                     let expected = "adam, adam-8bit, lion, adafactor or sgd";
-                    parallel.optimizer = found.ok_or_else(|| refuse(key, value, expected))?.1;
+                    parallel.optimizer = named(&Optimizer::NAMES, value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "gradients" => {
-                    let expected = "bf16, fp32, int8 or powersgd:RANK";
-                    parallel.gradients = gradients(value).ok_or_else(|| refuse(key, value, expected))?;
+                    let found = gradients(value);
+                    parallel.gradients =
+                        found.ok_or_else(|| refuse(key, value, "bf16, fp32, int8 or powersgd:RANK"))?;
                 }
                 "order" => {
-                    let found = Self::ORDERS.iter().position(|order| *order == value);
-                    parallel.stages_adjacent = found.ok_or_else(|| refuse(key, value, "tp-dp-pp or tp-pp-dp"))? == 1;
+                    let found = named(&[(Self::ORDERS[0], false), (Self::ORDERS[1], true)], value);
+                    parallel.stages_adjacent = found.ok_or_else(|| refuse(key, value, "tp-dp-pp or tp-pp-dp"))?;
                 }
                 "cp" => parallel.cp = count()?,
                 "context" => {
-                    let found = Context::NAMES.iter().find(|(name, _)| *name == value);
-                    parallel.context = found.ok_or_else(|| refuse(key, value, "ring or ulysses"))?.1;
+                    let found = named(&Context::NAMES, value);
+                    parallel.context = found.ok_or_else(|| refuse(key, value, "ring or ulysses"))?;
                 }
                 "seq_chunks" => parallel.seq_chunks = count()?,
                 "stash" => {
-                    let kinds = [("bf16", false), ("gist", true)];
-                    let found = kinds.into_iter().find(|(name, _)| *name == value);
-                    parallel.gist = found.ok_or_else(|| refuse(key, value, "bf16 or gist"))?.1;
+                    let found = named(&[("bf16", false), ("gist", true)], value);
+                    parallel.gist = found.ok_or_else(|| refuse(key, value, "bf16 or gist"))?;
                 }
-                key if Tiled::expected(key).is_some() => {
-                    let expected = Tiled::expected(key).unwrap_or_default();
-                    parallel.tiled.read(key, value).then_some(()).ok_or_else(|| refuse(key, value, expected))?;
-                }
-                _ => {
-                    if let Some((_, expected)) = Mixture::KEYS.iter().find(|(known, _)| *known == key) {
-                        if !parallel.experts.read(key, value) {
-                            return Err(refuse(key, value, expected));
-                        }
-                        continue;
-                    }
-                    return Err(Diagnostic::new(format!("`--parallel`: unknown key {key:?}")).with_help(KEYS));
-                }
+                _ => parallel.read_other(key, value)?,
             }
         }
         Ok(parallel)
+    }
+
+    /// Reads a key of chips of tiles or of experts.
+    fn read_other(&mut self, key: &str, value: &str) -> Result<(), Diagnostic> {
+        let (expected, is_read) = if let Some(expected) = Tiled::expected(key) {
+            (expected, self.tiled.read(key, value))
+        } else if let Some(expected) = named(&Mixture::KEYS, key) {
+            (expected, self.experts.read(key, value))
+        } else {
+            return Err(Diagnostic::new(format!("`--parallel`: unknown key {key:?}")).with_help(KEYS));
+        };
+        is_read.then_some(()).ok_or_else(|| refuse(key, value, expected))
     }
 
     /// Chips of the decomposition.
@@ -292,6 +287,16 @@ impl Parallel {
 }
 
 /// Keys of `--parallel`.
+/// A value of `--parallel` that is none.
+fn refuse(key: &str, found: &str, expected: &str) -> Diagnostic {
+    Diagnostic::new(format!("`--parallel`: `{key}` is {found:?}, expected {expected}"))
+}
+
+/// What a name stands for.
+fn named<T: Copy>(names: &[(&'static str, T)], name: &str) -> Option<T> {
+    names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+}
+
 const KEYS: &str = "keys are tp, pp, dp, cp, context, tp2, io_tiles, memory_share, score_dropout, ep, capacity, exchange, experts, seq_chunks, sp, schedule, recompute, zero, prefetch, offload, stash, optimizer, gradients and order";
 /// Most units whose weights are gathered ahead.
 const MOST_PREFETCH: u64 = 64;
