@@ -225,3 +225,22 @@ fn partitions(
     }
     Ok(partitions)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch;
+    use crate::input::Override;
+
+    #[test]
+    fn a_grid_is_mapped_up_to_its_hops() {
+        let check = |columns: u64, rows: u64| {
+            let sets = [("columns", columns), ("tile_columns", columns), ("rows", rows), ("tile_rows", rows)];
+            let sets =
+                sets.map(|(key, value)| Override::parse(&format!("arch.grid.{key}={value}")).expect("an override"));
+            check_grid(&arch::load("arch/sn10.toml".as_ref(), &sets).expect("a chip")).is_ok()
+        };
+        assert!(check(512, 512) && !check(513, 512) && !check(512, 513));
+        assert!(!check(900, 900));
+    }
+}

@@ -472,3 +472,49 @@ pub(crate) fn place_buffers(
     }
     Some(buffers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch;
+
+    fn chip() -> Chip {
+        arch::load("arch/sn10.toml".as_ref(), &[]).expect("a chip")
+    }
+
+    #[test]
+    fn what_is_held_back_is_what_others_take_of_what_is_free() {
+        let chip = chip();
+        let banks = chip.pmu.banks;
+        let mut pool = PmuPool::new(&chip);
+        pool.free_banks[1] = banks - 5;
+        let mut taken = vec![0; chip.grid.pmus.len()];
+        // Of PMU 1 what is placed so far may lie in five of the seven.
+        (taken[0], taken[1], taken[2]) = (3, 7, banks);
+        let held = pool.hold(&taken);
+        assert_eq!((held[0], held[1], held[2], held[3]), (3, 2, banks, 0));
+        assert_eq!(pool.free_banks[..4], [banks - 3, banks - 7, 0, banks]);
+        let is_open = |pool: &PmuPool<'_>| [0, 1, 2, 3].map(|pmu| pool.at[pool.site(pmu)] == pmu as u32);
+        assert_eq!(is_open(&pool), [true, true, false, true]);
+        pool.give_back(&held);
+        assert_eq!(pool.free_banks[..4], [banks, banks - 5, banks, banks]);
+        assert_eq!(is_open(&pool), [true; 4]);
+    }
+
+    #[test]
+    fn of_two_neighbours_a_large_part_takes_the_one_in_its_pair_of_columns() {
+        let chip = chip();
+        let mut pool = PmuPool::new(&chip);
+        let columns = chip.grid.columns;
+        let is_open = |x: u32, y: u32| pool.at[(y * columns + x) as usize] != FULL;
+        // Between two PMUs, in an even column.
+        let y = (0..chip.grid.rows).find(|&y| is_open(1, y) && is_open(3, y) && !is_open(2, y)).expect("such a row");
+        let column_of = |pool: &PmuPool<'_>| {
+            let pmu = pool.nearest((2.0, f64::from(y)), chip.pmu.banks, 0.0, 0.0, false).expect("there is room");
+            (chip.grid.pmus[pmu].x, chip.grid.pmus[pmu].y)
+        };
+        pool.pieces = 1;
+        pool.pairs = true;
+        assert_eq!(column_of(&pool), (3, y));
+    }
+}
