@@ -99,10 +99,11 @@ pub(super) struct PodArgs {
     #[arg(long, value_enum)]
     pub(super) phase: PodPhase,
     /// Decomposition: tp, pp, dp, cp and context (ring, ulysses), ep with capacity (dropless, or a factor), exchange (exposed,
-    /// overlapped:PARTS) and experts (near, far), sp, schedule (naive, gpipe, 1f1b, interleaved:PARTS, zb-h1,
-    /// pipedream), recompute (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with zero=3), offload
-    /// (none, optimizer), optimizer (adam, adam-8bit, lion, adafactor, sgd), gradients (bf16, fp32, int8, powersgd:RANK),
-    /// order (tp-dp-pp, tp-pp-dp); such as tp=8,pp=4,dp=2
+    /// overlapped:PARTS) and experts (near, far), sp, `seq_chunks`, schedule (naive, gpipe, 1f1b, interleaved:PARTS,
+    /// zb-h1, zb-v, pipedream, pipedream-2bw), recompute (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with
+    /// zero=3), offload (none, or optimizer, activations, weights with + between them), stash (bf16, gist), optimizer (adam, adam-8bit, lion, adafactor, sgd), gradients (bf16, fp32, int8, powersgd:RANK),
+    /// order (tp-dp-pp, tp-pp-dp); of chips of tiles tp2, `io_tiles`, `memory_share`, `score_dropout` and schedule=phased:LAYERS; such as
+    /// tp=8,pp=4,dp=2
     #[arg(long, value_name = "KEY=VALUE,...", required_unless_present = "search")]
     pub(super) parallel: Option<String>,
     /// Find the best decomposition; what `--parallel` and `--micro-batch` give stays fixed

@@ -168,7 +168,11 @@ fn section(machine: &Machine<'_>, workload: &Workload, mode: Mode, starts: bool,
         Mode::Kbk | Mode::Epilogue => repeat,
     };
     let launch = (machine.start_cycles * launches as f64 / every as f64).ceil() as u64;
-    let steps = (run.len() as f64 - 1.0).max(0.0) * machine.step_cycles * times;
+    // From each kernel of a program to the next, also to that of the next repetition.
+    let steps = match mode {
+        Mode::Fused => (run.len() as f64 * times - f64::from(u8::from(starts))).max(0.0) * machine.step_cycles,
+        Mode::Kbk | Mode::Epilogue => 0.0,
+    };
     let mut traffic = Traffic::default();
     let mut energy = EnergyJ::default();
     let mut stages = Vec::with_capacity(run.len());

@@ -7,6 +7,7 @@ use super::optimizer::{left_out_bytes, state_parts};
 use super::parallel::{Job, Parallel, Recompute, Schedule};
 use super::schedule::held;
 use super::system::{StackKind, System};
+use crate::arch::AnyChip;
 
 /// Bytes of a chip.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     if job.has_logits(stage) && !p.tiled.is_phased() {
         // Logits in 2 bytes and in fp32.
         let logits = (job.predicted_tokens() / p.cp / p.seq_chunks * job.micro_batch)
-            .saturating_mul(job.architecture.vocabulary.div_ceil(p.tp) * 6);
+            .saturating_mul(job.architecture.vocabulary.div_ceil(p.tp1()) * 6);
         activations = activations.saturating_add(logits);
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
@@ -325,7 +326,9 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
 /// Steps that keep something with the hosts, where their memory has room for it.
 fn to_hosts(system: &System, job: &Job, stack: StackKind) -> Vec<(String, Job)> {
     let kinds = ["optimizer", "activations", "optimizer+activations"].into_iter();
-    let kinds = kinds.filter(|_| job.parallel.offload == Offload::default());
+    // Chips of tiles stream what does not fit themselves.
+    let streams = matches!(system.chip, AnyChip::Bsp(_));
+    let kinds = kinds.filter(|kind| job.parallel.offload == Offload::default() && (!streams || *kind == "optimizer"));
     let steps = kinds.filter_map(|kind| {
         let parallel = Parallel { offload: Offload::read(kind)?, ..job.parallel };
         Some((format!("offload={kind} (to the memory of the host)"), Job { parallel, ..job.clone() }))

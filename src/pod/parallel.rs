@@ -9,7 +9,7 @@ pub use crate::model::Recompute;
 use crate::model::{Activation, Architecture, ExpertLoad, Norm, Position};
 
 /// The order of micro-batches on the stages of a pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Schedule {
     /// A micro-batch at a time goes forward through all stages, and back.
     Naive,
@@ -286,7 +286,6 @@ impl Parallel {
     }
 }
 
-/// Keys of `--parallel`.
 /// A value of `--parallel` that is none.
 fn refuse(key: &str, found: &str, expected: &str) -> Diagnostic {
     Diagnostic::new(format!("`--parallel`: `{key}` is {found:?}, expected {expected}"))
@@ -297,6 +296,7 @@ fn named<T: Copy>(names: &[(&'static str, T)], name: &str) -> Option<T> {
     names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
+/// Keys of `--parallel`.
 const KEYS: &str = "keys are tp, pp, dp, cp, context, tp2, io_tiles, memory_share, score_dropout, ep, capacity, exchange, experts, seq_chunks, sp, schedule, recompute, zero, prefetch, offload, stash, optimizer, gradients and order";
 /// Most units whose weights are gathered ahead.
 const MOST_PREFETCH: u64 = 64;

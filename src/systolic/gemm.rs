@@ -1,5 +1,8 @@
 //! A product on all arrays: which operand stays, how arrays share rows and columns, and what comes from memory how often.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use crate::arch::{Dataflow, Systolic};
 use crate::sparsity::BlockMask;
 
@@ -53,13 +56,14 @@ struct Way {
 
 /// The fastest way to run a product with `room` bytes of the buffer.
 pub(super) fn plan(chip: &Systolic, product: &Product<'_>, room: f64) -> Plan {
-    let stored = product.mask.map(|mask| depth_folds(chip, mask));
+    // Where sums stay, every step passes whatever is stored.
+    let skips = chip.array.dataflow == Dataflow::WeightStationary;
+    let (stored, stored_share) = product.mask.filter(|_| skips).map(|mask| depth_folds(chip, mask)).unzip();
     let plain = ways(chip, product, false, stored.as_deref());
     let swapped = stored.is_none().then(|| ways(chip, product, true, None)).into_iter().flatten();
     let best = plain.into_iter().chain(swapped).min_by(|a, b| a.cycles.total_cmp(&b.cycles));
     let (m, n, k) = product.shape;
-    let all_folds = n.div_ceil(chip.array.columns) * k.div_ceil(chip.array.rows);
-    let stored_folds = stored.map_or(1.0, |folds| folds.iter().sum::<u64>() as f64 / all_folds as f64);
+    let stored_folds = stored_share.unwrap_or(1.0);
     let Way { cycles, folds, split, is_swapped } =
         best.unwrap_or(Way { cycles: 0.0, folds: Folds { count: 0.0, steps: 0.0 }, split: (1, 1), is_swapped: false });
     let of_product = (chip.array.count / product.count).max(1);
@@ -92,41 +96,58 @@ fn ways(chip: &Systolic, product: &Product<'_>, is_swapped: bool, stored: Option
     let turns = product.count.div_ceil(array.count);
     let most = each.max(1).min(columns.div_ceil(array.columns));
     let of = |across: u64| {
-        let along = (each.max(1) / across).max(1);
+        let along = (each.max(1) / across).clamp(1, rows.max(1));
         let slice = (rows.div_ceil(along), columns.div_ceil(array.columns).div_ceil(across) * array.columns);
         let depth_folds = stored.map(|folds| busiest(folds, across));
         let folds = Folds::of(array, (slice.0 as f64, slice.1 as f64, k as f64), depth_folds);
         let folds = Folds { count: folds.count * turns as f64, ..folds };
         Way { cycles: folds.cycles(array, product.cell_macs), folds, split: (along, across), is_swapped }
     };
-    (1..=most).map(of).collect()
+    // For as many parts of the rows, most arrays along the columns.
+    let mut list = Vec::new();
+    let mut across = 0;
+    while across < most {
+        let along = (each.max(1) / (across + 1)).max(1);
+        across = (each.max(1) / along).min(most);
+        list.push(of(across));
+    }
+    list
 }
 
-/// Folds of the depth, for each fold of the columns, in which a mask stores anything.
-fn depth_folds(chip: &Systolic, mask: &BlockMask) -> Vec<u64> {
+/// Folds of the depth, for each fold of the columns, in which a mask stores anything; and the share of the matrix that they cover.
+fn depth_folds(chip: &Systolic, mask: &BlockMask) -> (Vec<u64>, f64) {
     let (rows, columns) = (chip.array.rows, chip.array.columns);
-    let of_columns = |fold: u64| {
-        let range = fold * columns..((fold + 1) * columns).min(mask.columns());
-        let is_stored = |depth: &u64| {
-            let along = depth * rows..((depth + 1) * rows).min(mask.rows());
-            mask.stored_in(range.clone(), along) > 0
-        };
-        (0..mask.rows().div_ceil(rows)).filter(is_stored).count() as u64
-    };
-    (0..mask.columns().div_ceil(columns)).map(of_columns).collect()
+    let part = |fold: u64, side: u64, all: u64| fold * side..((fold + 1) * side).min(all);
+    let mut covered = 0.0;
+    let mut folds = Vec::new();
+    for n in 0..mask.columns().div_ceil(columns) {
+        let across = part(n, columns, mask.columns());
+        let mut stored = 0;
+        for k in 0..mask.rows().div_ceil(rows) {
+            let along = part(k, rows, mask.rows());
+            if mask.stored_in(across.clone(), along.clone()) > 0 {
+                stored += 1;
+                covered += (along.end - along.start) as f64 * (across.end - across.start) as f64;
+            }
+        }
+        folds.push(stored);
+    }
+    (folds, covered / (mask.rows() as f64 * mask.columns() as f64))
 }
 
 /// Folds of the busiest of `arrays` among which columns are dealt, longest first (Graham, 1969).
 fn busiest(folds: &[u64], arrays: u64) -> f64 {
     let mut sorted = folds.to_vec();
     sorted.sort_unstable_by(|a, b| b.cmp(a));
-    let mut loads = vec![0u64; arrays.max(1) as usize];
+    let mut loads: BinaryHeap<Reverse<u64>> = (0..arrays.max(1)).map(|_| Reverse(0)).collect();
+    let mut most = 0;
     for folds in sorted {
-        if let Some(least) = loads.iter_mut().min() {
-            *least += folds;
+        if let Some(mut least) = loads.peek_mut() {
+            least.0 += folds;
+            most = most.max(least.0);
         }
     }
-    loads.into_iter().max().unwrap_or(0) as f64
+    most as f64
 }
 
 /// Bytes between buffer and arrays: an operand that passes comes once for every fold of the other's columns, one that stays once for

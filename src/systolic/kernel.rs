@@ -1,7 +1,5 @@
 //! What one kernel takes: arrays, vector units, buffer and memory work at the same time, the slowest decides.
 
-use std::borrow::Cow;
-
 use crate::arch::Systolic;
 use crate::kernels::{Limit, Timed};
 use crate::sparsity::BlockMask;
@@ -78,11 +76,11 @@ impl Kernel<'_> {
         self.resident.has(self.workload, tensor)
     }
 
-    /// The mask of a product's right operand, with the depth along its rows.
-    fn mask_of(&self, op: OperatorId) -> Option<Cow<'_, BlockMask>> {
+    /// The mask of a product's right operand, whose rows lie along the depth.
+    fn mask_of(&self, op: OperatorId) -> Option<&BlockMask> {
         let operator = &self.workload.operators[op];
         let mask = self.workload.tensors[*operator.inputs.get(1)?].mask.as_deref()?;
-        Some(if operator.options.transpose_b { Cow::Owned(mask.transposed()) } else { Cow::Borrowed(mask) })
+        self.workload.form(op).filter(|form| (form.k, form.n) == (mask.rows(), mask.columns())).map(|_| mask)
     }
 
     fn plan(&self, op: OperatorId) -> Option<Plan> {
@@ -92,7 +90,6 @@ impl Kernel<'_> {
         let (a, b) = (operator.inputs[0], operator.inputs[1]);
         let dtype = workload.tensors[a].dtype;
         let off_chip = |tensor| if self.stays(tensor) { 0.0 } else { self.bytes(tensor) };
-        let mask = self.mask_of(op);
         let product = Product {
             count: form.instances * form.heads,
             shape: (form.m, form.n, form.k),
@@ -100,7 +97,7 @@ impl Kernel<'_> {
             cell_macs: chip.array.cell_macs.get(&dtype).copied().unwrap_or(1),
             a_bytes: off_chip(a),
             b_bytes: off_chip(b),
-            mask: mask.as_deref(),
+            mask: self.mask_of(op),
         };
         let room = chip.buffer.capacity_bytes as f64 - self.held;
         Some(gemm::plan(chip, &product, room))

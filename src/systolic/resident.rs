@@ -33,7 +33,7 @@ impl Resident {
         let kernel_of = kernel_of(workload, kernels);
         let key = |op: OperatorId| {
             let operator = &workload.operators[op];
-            (operator.block, operator.repeat, operator.every)
+            (operator.block, operator.phase, operator.repeat, operator.every)
         };
         let mut candidates: Vec<(f64, TensorId, usize, usize)> = Vec::new();
         for (at, of) in moved.iter().enumerate() {

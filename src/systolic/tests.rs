@@ -77,12 +77,12 @@ fn only_folds_without_a_block_are_left_out() {
 proptest! {
     #[test]
     fn nothing_beats_its_bound_and_more_of_anything_is_no_slower(
-        tokens in 1u64..3000, d_model in 1u64..40, d_ff in 1u64..80, arrays in 1u64..9, sums: bool,
+        tokens in 1u64..3000, d_model in 3u64..40, d_ff in 3u64..80, arrays in 1u64..9, sums: bool, sparse: bool,
     ) {
         let dims = [("tokens", tokens), ("d_model", d_model * 16), ("d_ff", d_ff * 16)];
         let sets: Vec<String> = dims.iter().map(|(dim, value)| format!("workload.dims.{dim}={value}")).collect();
         let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
-        let workload = loaded("gpt13b-mlp", &sets);
+        let workload = loaded(if sparse { "gpt13b-mlp-sparse" } else { "gpt13b-mlp" }, &sets);
         let dataflow = if sums { "output-stationary" } else { "weight-stationary" };
         let base = [format!("arch.array.count={arrays}"), format!("arch.array.dataflow={dataflow}")];
         let with = |more: &str| {

@@ -1,15 +1,13 @@
 //! What one operator takes on a wafer: cores and links work while elements stream in or out, the slowest decides.
 
-use std::borrow::Cow;
-
 use crate::arch::Wafer;
 use crate::kernels::{Limit, Timed};
 use crate::mode::Mode;
-use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{Moved, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload};
 
 use super::product::{self, Plan, Product};
+use super::{is_kept_outside, runs_outside};
 
 /// Operators that run together, and what they move.
 pub(super) struct Kernel<'a> {
@@ -26,7 +24,7 @@ pub(super) struct Kernel<'a> {
 impl Kernel<'_> {
     pub(super) fn time(&self) -> Timed {
         let (chip, workload) = (self.chip, self.workload);
-        let is_update = workload.operators[self.operators[0]].phase == Phase::Update;
+        let is_update = self.is_outside();
         let gemm = self.operators.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Gemm);
         let reads = self.moves(&self.moved.reads);
         let writes = self.moves(&self.moved.writes);
@@ -76,39 +74,43 @@ impl Kernel<'_> {
     /// Whether a tensor is a weight, a gradient of one or an optimiser's state, which live off the wafer.
     fn lives_outside(&self, tensor: TensorId) -> bool {
         let base = self.workload.base(tensor);
-        let is_updated = || {
-            let readers = self.uses.consumers(self.workload, base);
-            !readers.is_empty() && readers.iter().all(|&op| self.workload.operators[op].phase == Phase::Update)
-        };
-        match self.workload.tensors[base].role {
-            TensorRole::Weight | TensorRole::Input | TensorRole::Output => true,
-            TensorRole::Intermediate => is_updated(),
-        }
+        self.workload.tensors[base].role != TensorRole::Intermediate || is_kept_outside(self.workload, self.uses, base)
     }
 
-    /// Bytes of each tensor that cross the wafer's edge: off-chip state is updated where it is, and intermediates stay in mode `fused`.
+    /// Whether the operators run off the wafer, where weights, sums of gradients and the optimiser's state are.
+    fn is_outside(&self) -> bool {
+        runs_outside(self.workload, self.operators[0])
+    }
+
+    /// Bytes of each tensor that cross the wafer's edge: what is kept outside is updated there, and intermediates stay in mode `fused`.
     fn moves(&self, tensors: &[TensorId]) -> Vec<(TensorId, f64)> {
-        let is_update = self.workload.operators[self.operators[0]].phase == Phase::Update;
-        let crosses = |tensor: &TensorId| !is_update && (self.mode != Mode::Fused || self.lives_outside(*tensor));
+        let crosses =
+            |tensor: &TensorId| !self.is_outside() && (self.mode != Mode::Fused || self.lives_outside(*tensor));
         tensors.iter().copied().filter(crosses).map(|tensor| (tensor, self.bytes(tensor))).collect()
+    }
+
+    /// Whether a product is the gradient of a weight: rows of two activations are multiplied, and the result goes to where the weight is.
+    fn is_weight_gradient(&self, op: OperatorId) -> bool {
+        let operator = &self.workload.operators[op];
+        let base = self.workload.base(operator.output);
+        let is_wanted = self.workload.tensors[base].role == TensorRole::Output;
+        operator.phase == Phase::Backward
+            && operator.options.transpose_a
+            && (is_wanted || is_kept_outside(self.workload, self.uses, base))
     }
 
     fn plan(&self, op: OperatorId, least: f64) -> Plan {
         let workload = self.workload;
         let operator = &workload.operators[op];
         let (a, b) = (operator.inputs[0], operator.inputs[1]);
-        let leaves = self.lives_outside(operator.output) && operator.phase == Phase::Backward;
-        let of_mask = |tensor: TensorId, transposes: bool| {
-            let mask: &BlockMask = workload.tensors[tensor].mask.as_deref()?;
-            Some(if transposes { Cow::Owned(mask.transposed()) } else { Cow::Borrowed(mask) })
-        };
-        let mask = if leaves { of_mask(operator.output, false) } else { of_mask(b, operator.options.transpose_b) };
+        let leaves = self.is_weight_gradient(op);
+        let mask = workload.tensors[if leaves { operator.output } else { b }].mask.as_deref();
         let dtype = workload.tensors[a].dtype;
         let (count, shape) = workload
             .form(op)
             .map_or((1, (1, 1, 1)), |form| ((form.instances * form.heads).max(1), (form.m, form.n, form.k)));
         let macs = self.macs_of(dtype);
-        let product = Product { count, shape, element_bytes: dtype.bytes(), macs, mask: mask.as_deref(), leaves };
+        let product = Product { count, shape, element_bytes: dtype.bytes(), macs, mask, leaves };
         product::plan(self.chip, &product, least)
     }
 

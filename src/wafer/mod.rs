@@ -20,7 +20,8 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
 use crate::workload::{
-    Moved, OperatorId, OperatorKind, Phase, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues, moved,
+    Moved, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues,
+    moved,
 };
 
 /// Runs a workload on a wafer in each of `modes`.
@@ -40,7 +41,7 @@ fn run_mode(chip: &Wafer, workload: &Workload, mode: Mode) -> Result<Outcome, Di
     };
     let slices: Vec<&[OperatorId]> = lists.iter().map(Vec::as_slice).collect();
     let all = moved(workload, &uses, &slices, &|_| false);
-    let held = live(workload, &uses, &lists, &all);
+    let held = live(workload, &uses, mode, &lists, &all);
     let most = held.iter().copied().fold(0.0, f64::max);
     if most > chip.activation_bytes() {
         return Err(out_of_memory(chip, workload, mode, most));
@@ -54,8 +55,19 @@ fn run_mode(chip: &Wafer, workload: &Workload, mode: Mode) -> Result<Outcome, Di
     Ok(outcome)
 }
 
-/// Bytes of activations that are on the wafer through each kernel: from the kernel that makes them to the last that reads them.
-fn live(workload: &Workload, uses: &Uses, lists: &[Vec<OperatorId>], all: &[Moved]) -> Vec<f64> {
+/// Whether an operator runs off the wafer: a step of an optimiser, or one that adds a gradient to the sum of a step's.
+fn runs_outside(workload: &Workload, op: OperatorId) -> bool {
+    workload.operators[op].phase == Phase::Update || workload.operators[op].updates.is_some()
+}
+
+/// Whether a tensor is read by such operators: a gradient of a weight, or an optimiser's state.
+fn is_kept_outside(workload: &Workload, uses: &Uses, tensor: TensorId) -> bool {
+    uses.consumers(workload, tensor).iter().any(|&op| runs_outside(workload, op))
+}
+
+/// Bytes of activations that are on the wafer through each kernel: in mode `fused` from the kernel that makes them to the last that
+/// reads them, else what the kernel reads and makes itself.
+fn live(workload: &Workload, uses: &Uses, mode: Mode, lists: &[Vec<OperatorId>], all: &[Moved]) -> Vec<f64> {
     let kernel_of = kernel_of(workload, lists);
     let mut changes = vec![0.0; lists.len() + 1];
     let mut seen = vec![false; workload.tensors.len()];
@@ -63,16 +75,15 @@ fn live(workload: &Workload, uses: &Uses, lists: &[Vec<OperatorId>], all: &[Move
         for &tensor in moved.reads.iter().chain(&moved.writes) {
             let base = workload.base(tensor);
             let tensor = &workload.tensors[base];
-            let readers = uses.consumers(workload, base);
-            // Gradients of weights and an optimiser's state are kept off the wafer.
-            let is_outside = readers.iter().any(|&op| workload.operators[op].phase == Phase::Update);
-            let is_known = std::mem::replace(&mut seen[base.index()], true);
-            if tensor.role == TensorRole::Weight || is_outside || is_known {
+            let is_known = mode == Mode::Fused && std::mem::replace(&mut seen[base.index()], true);
+            if tensor.role == TensorRole::Weight || is_kept_outside(workload, uses, base) || is_known {
                 continue;
             }
-            let last = readers.iter().map(|op| kernel_of[op.index()]).max().unwrap_or(at).max(at);
+            let readers = uses.consumers(workload, base).iter().filter(|_| mode == Mode::Fused);
+            let last = readers.map(|op| kernel_of[op.index()]).max().unwrap_or(at).max(at);
             // What every repetition of a block keeps for the backward phase is there as often.
-            let bytes = tensor.stored_bytes() as f64 * tensor.repeat as f64;
+            let times = if mode == Mode::Fused { tensor.repeat } else { 1 };
+            let bytes = tensor.stored_bytes() as f64 * times as f64;
             changes[at] += bytes;
             changes[last + 1] -= bytes;
         }

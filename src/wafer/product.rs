@@ -64,6 +64,7 @@ enum Stored {
 
 impl Stored {
     fn of(rows: u64, each: u64, mask: Option<&BlockMask>) -> Self {
+        debug_assert!(mask.is_none_or(|mask| mask.rows() == rows), "a mask of the matrix that moves");
         let Some(mask) = mask.filter(|mask| mask.rows() == rows) else { return Self::Even(each as f64) };
         let mut of_block = vec![0u64; mask.k_blocks() as usize];
         for n in 0..mask.n_blocks() {

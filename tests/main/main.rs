@@ -28,6 +28,7 @@ mod kinds;
 mod language;
 mod laws;
 mod loops;
+mod machines;
 mod masks;
 mod models;
 mod numbers;

@@ -34,6 +34,8 @@ pub(super) struct PieceKey {
     compiled: (u64, u64),
     /// Replicas, if collectives are in it.
     dp: u64,
+    /// What is divided, the schedule and the stages: they decide what waits on a chip of tiles, and what streams.
+    of_tiles: Option<([u64; 3], Schedule, u64)>,
 }
 
 /// Tensor collectives: tensor ranks, replicas, sequences of a micro-batch, sequence parallelism, chips that share experts.
@@ -102,6 +104,10 @@ impl<'s> Bounds<'s> {
             ep: p.experts.ep,
             is_split: p.schedule.splits_weights(),
             compiled: if is_gpu { (0, 0) } else { (job.layers_of_part(), job.micro_batches()) },
+            of_tiles: match &self.search.system.chip {
+                AnyChip::Bsp(_) => Some((p.sharding(), p.schedule, p.pp)),
+                _ => None,
+            },
             dp: if exposed && is_gpu && p.tp * p.cp * p.experts.ep > 1 { p.replicas() } else { 0 },
         }
     }
@@ -210,7 +216,8 @@ impl<'s> Bounds<'s> {
         let (a, p) = (&job.architecture, &job.parallel);
         let rows = (job.micro_batch * job.sequence) as f64;
         let per_flop = 1.0 / (peak * p.tp as f64);
-        let logits = 2.0 * rows * (a.hidden * a.vocabulary) as f64 * per_flop;
+        let predicted = (job.micro_batch * job.predicted_tokens()) as f64;
+        let logits = 2.0 * predicted * (a.hidden * a.vocabulary) as f64 * per_flop;
         let parts = (p.pp * p.schedule.parts()) as f64;
         let whole = job.forward_flops() * job.micro_batch as f64 * per_flop;
         let forward = (whole - logits) / parts;
