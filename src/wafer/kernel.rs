@@ -6,8 +6,8 @@ use crate::mode::Mode;
 use crate::units::Dtype;
 use crate::workload::{Moved, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload};
 
+use super::outside::{is_kept_outside, runs_outside};
 use super::product::{self, Plan, Product};
-use super::{is_kept_outside, runs_outside};
 
 /// Operators that run together, and what they move.
 pub(super) struct Kernel<'a> {

@@ -5,6 +5,7 @@
 
 mod account;
 mod kernel;
+mod outside;
 mod product;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod tests;
 pub use self::account::bound_cycles;
 
 use self::kernel::Kernel;
+use self::outside::is_kept_outside;
 use crate::arch::Wafer;
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::index::Id;
@@ -20,8 +22,7 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
 use crate::workload::{
-    Moved, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues,
-    moved,
+    Moved, OperatorId, OperatorKind, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues, moved,
 };
 
 /// Runs a workload on a wafer in each of `modes`.
@@ -53,16 +54,6 @@ fn run_mode(chip: &Wafer, workload: &Workload, mode: Mode) -> Result<Outcome, Di
     let mut outcome = kernels::outcome(&account::machine(chip, workload, mode), workload, mode, &lists, &timed);
     outcome.notes = notes(chip, workload, mode, most);
     Ok(outcome)
-}
-
-/// Whether an operator runs off the wafer: a step of an optimiser, or one that adds a gradient to the sum of a step's.
-fn runs_outside(workload: &Workload, op: OperatorId) -> bool {
-    workload.operators[op].phase == Phase::Update || workload.operators[op].updates.is_some()
-}
-
-/// Whether a tensor is read by such operators: a gradient of a weight, or an optimiser's state.
-fn is_kept_outside(workload: &Workload, uses: &Uses, tensor: TensorId) -> bool {
-    uses.consumers(workload, tensor).iter().any(|&op| runs_outside(workload, op))
 }
 
 /// Bytes of activations that are on the wafer through each kernel: in mode `fused` from the kernel that makes them to the last that

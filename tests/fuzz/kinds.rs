@@ -284,7 +284,8 @@ const CONFIGS: [&str; 4] = [
 /// Files that describe what is to be run.
 fn texts(bench: &Bench) -> Vec<Kind> {
     let toml = Form::Tree(Format::Toml);
-    let chips = ["sn10", "sn40l", "a100", "bow", "gc200"].map(|name| file(&format!("arch/{name}.toml")));
+    let chips =
+        ["sn10", "sn40l", "a100", "bow", "gc200", "tpu-v4", "cs2"].map(|name| file(&format!("arch/{name}.toml")));
     let graphs = ["tiny-mlp", "relu", "gemm-square"].map(|name| file(&format!("workloads/{name}.toml")));
     let systems = ["dgx-a100", "sn10-8", "sn40l-16"].map(|name| file(&format!("arch/systems/{name}.toml")));
     let studies = ["launch", "quick-look", "sparsity-block", "pcu-pmu-ratio", "bound-space"];
