@@ -14,7 +14,7 @@ use rdusim::bsp::{
 };
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::model::{Architecture, ExpertLoad, Options, Part, Phase, Recompute, Storage, preset, write_part};
+use rdusim::model::{Architecture, Options, Part, Phase, preset, write_part};
 use rdusim::sparsity::BlockMask;
 use rdusim::units::Dtype;
 use rdusim::workload;
@@ -384,21 +384,8 @@ fn steps_left_out() -> Outcome<()> {
 fn functions_left_out(bow: &Bsp) -> Outcome<()> {
     let (architecture, _) = preset("gpt-13b")?;
     let options = Options {
-        name: "a layer of GPT-13B".to_owned(),
-        architecture: Architecture { layers: 1, ..architecture },
-        phase: Phase::Forward,
-        batch: 1,
-        sequence: 2048,
-        context: 2048,
         dtype: "fp16".to_owned(),
-        sparsity: None,
-        optimizer: "adam".to_owned(),
-        recompute: Recompute::None,
-        dropout: false,
-        storage: Storage::default(),
-        expert_load: ExpertLoad::default(),
-        weights: Vec::new(),
-        notes: Vec::new(),
+        ..Options::new("a layer of GPT-13B", Architecture { layers: 1, ..architecture }, Phase::Forward, 1, 2048)
     };
     let text = write_part(&options, Part::default())?;
     let workload = workload::parse("layer.toml", &text, &[], 0)?;

@@ -13,7 +13,7 @@ use rdusim::arch::{self, Quality};
 use rdusim::compile::Effort;
 use rdusim::input::Given;
 use rdusim::mode::Mode;
-use rdusim::model::{ExpertLoad, Options, Part, Phase, Recompute, Sparsity, Storage, preset, write_part};
+use rdusim::model::{Architecture, Options, Part, Phase, Sparsity, preset, write_part};
 use rdusim::outcome::Fidelity;
 use rdusim::report::{Curve, CurveChart, File, write};
 use rdusim::workload::{self, Workload};
@@ -84,21 +84,8 @@ struct Run {
 fn layer(variant: Variant, phase: Phase) -> Result<Workload> {
     let (architecture, _) = preset("gpt-13b").map_err(|error| format!("{error:?}"))?;
     let options = Options {
-        name: "a layer of GPT-13B".to_owned(),
-        architecture: rdusim::model::Architecture { layers: 1, ..architecture },
-        phase,
-        batch: 1,
-        sequence: TOKENS,
-        context: TOKENS,
-        dtype: "bf16".to_owned(),
         sparsity: (variant.block > 0).then_some(Sparsity { density: variant.density, block: variant.block }),
-        optimizer: "adam".to_owned(),
-        recompute: Recompute::None,
-        dropout: false,
-        storage: Storage::default(),
-        expert_load: ExpertLoad::default(),
-        weights: Vec::new(),
-        notes: Vec::new(),
+        ..Options::new("a layer of GPT-13B", Architecture { layers: 1, ..architecture }, phase, 1, TOKENS)
     };
     let text = write_part(&options, Part::default()).map_err(|error| error.render(false))?;
     Ok(workload::parse("layer.toml", &text, &[], SEED).map_err(|error| error.render(false))?)

@@ -12,7 +12,7 @@ use rdusim::arch::{self, AnyChip};
 use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::model::{Architecture, ExpertLoad, Options, Part, Phase, Recompute, Sparsity, Storage, preset, write_part};
+use rdusim::model::{Architecture, Options, Part, Phase, Sparsity, preset, write_part};
 use rdusim::outcome::{Fidelity, Outcome};
 use rdusim::report::{Curve, CurveChart, File, write};
 use rdusim::workload::{self, Workload};
@@ -93,21 +93,15 @@ fn encoder_flop(a: &Architecture, density: f64) -> f64 {
 
 fn encoder(trained: &Trained, dtype: &str, regrow: &str) -> Result<Workload> {
     let options = Options {
-        name: format!("encoder of BERT {}", trained.size),
-        architecture: architecture(trained.size)?,
-        phase: Phase::Training,
-        batch: SEQUENCES,
-        sequence: TOKENS,
-        context: TOKENS,
         dtype: dtype.to_owned(),
         sparsity: trained.block.map(|block| Sparsity { density: DENSITY, block }),
-        optimizer: "adam".to_owned(),
-        recompute: Recompute::None,
-        dropout: false,
-        storage: Storage::default(),
-        expert_load: ExpertLoad::default(),
-        weights: Vec::new(),
-        notes: Vec::new(),
+        ..Options::new(
+            &format!("encoder of BERT {}", trained.size),
+            architecture(trained.size)?,
+            Phase::Training,
+            SEQUENCES,
+            TOKENS,
+        )
     };
     let mut text = write_part(&options, Part::default())?;
     if trained.block.is_some() {

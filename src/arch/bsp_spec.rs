@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::bsp::{Bsp, BspEnergy, BspLink, BspPart, BspTile, Exchange, Planner, SparseKernel};
-use super::check::{dtype, zero_mac_share};
+use super::check::{dtype, mac_energy, zero_mac_share};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -251,18 +251,9 @@ fn planner(source: &Source, spec: &PlannerSpec) -> Result<Planner, Diagnostic> {
 }
 
 fn energy(source: &Source, spec: &EnergySpec, tile: &BspTile) -> Result<BspEnergy, Diagnostic> {
-    let mut mac_pj = BTreeMap::new();
-    for (key, value) in spec.mac_pj.get_ref() {
-        let dtype = dtype(source, "energy.mac_pj", key)?;
-        mac_pj.insert(dtype, source.real(&format!("energy.mac_pj.{dtype}"), value, limits::ENERGY)?);
-    }
-    if let Some(missing) = tile.macs.keys().find(|dtype| !mac_pj.contains_key(dtype)) {
-        let title = format!("`energy.mac_pj` lacks {missing}, which `tile.macs` has");
-        return Err(source.error(spec.mac_pj.span(), title, "expected every data type of `tile.macs`"));
-    }
     let real = |key: &str, value| source.real(&format!("energy.{key}"), value, limits::ENERGY);
     Ok(BspEnergy {
-        mac_pj,
+        mac_pj: mac_energy(source, &spec.mac_pj, ("tile.macs", &tile.macs))?,
         sram_pj_per_byte: real("sram_pj_per_byte", &spec.sram_pj_per_byte)?,
         exchange_pj_per_byte: real("exchange_pj_per_byte", &spec.exchange_pj_per_byte)?,
         static_w: real("static_w", &spec.static_w)?,

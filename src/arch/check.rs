@@ -1,6 +1,7 @@
 //! From a chip file as read to a chip: every value in range, every cross-check made.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -9,11 +10,11 @@ use super::grid::grid;
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{
-    AreaSpec, ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, NetworkSpec, PcuSpec, PmuSpec, VendorSpec,
+    AreaSpec, ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, Named, NetworkSpec, PcuSpec, PmuSpec, VendorSpec,
 };
 use super::{Area, Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Vendor};
 use crate::diagnostics::Diagnostic;
-use crate::input::{Real, Source};
+use crate::input::{Count, Real, Source};
 use crate::units::Dtype;
 
 /// Functions a PCU can run as a SIMD pipeline; the keys of `pcu.simd_stages`.
@@ -245,4 +246,41 @@ pub(super) fn dtype(source: &Source, table: &str, key: &Spanned<String>) -> Resu
 /// The index among `known` of a key of a table whose keys are closed.
 fn key_of(source: &Source, table: &str, key: &Spanned<String>, known: &[&str]) -> Result<usize, Diagnostic> {
     source.key(&format!("{table}.{}", key.get_ref()), key, known)
+}
+
+/// Counts by data type, at least one.
+pub(super) fn counts_by_type(
+    source: &Source,
+    table: &str,
+    spec: &Spanned<Named<Count>>,
+    range: RangeInclusive<u64>,
+) -> Result<BTreeMap<Dtype, u64>, Diagnostic> {
+    let mut counts = BTreeMap::new();
+    for (key, value) in spec.get_ref() {
+        let dtype = dtype(source, table, key)?;
+        counts.insert(dtype, source.count(&format!("{table}.{dtype}"), value, range.clone())?);
+    }
+    if counts.is_empty() {
+        let title = format!("`{table}` names no data type");
+        return Err(source.error(spec.span(), title, "expected bf16 = ... or another"));
+    }
+    Ok(counts)
+}
+
+/// Picojoule of a multiply-accumulate of every data type that `table` has counts of.
+pub(super) fn mac_energy(
+    source: &Source,
+    spec: &Spanned<Named<Real>>,
+    (table, counts): (&str, &BTreeMap<Dtype, u64>),
+) -> Result<BTreeMap<Dtype, f64>, Diagnostic> {
+    let mut mac_pj = BTreeMap::new();
+    for (key, value) in spec.get_ref() {
+        let dtype = dtype(source, "energy.mac_pj", key)?;
+        mac_pj.insert(dtype, source.real(&format!("energy.mac_pj.{dtype}"), value, limits::ENERGY)?);
+    }
+    if let Some(missing) = counts.keys().find(|dtype| !mac_pj.contains_key(dtype)) {
+        let title = format!("`energy.mac_pj.{missing}` is missing: `{table}` has {missing}");
+        return Err(source.error(spec.span(), title, format!("expected {missing} = ...")));
+    }
+    Ok(mac_pj)
 }

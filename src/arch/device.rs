@@ -131,15 +131,38 @@ impl Device for Chip {
     }
 }
 
+/// What chips without a grid name alike.
+macro_rules! fields_of_plain_chips {
+    () => {
+        fn name(&self) -> &str {
+            &self.name
+        }
+        fn clock_hz(&self) -> u64 {
+            self.clock_hz
+        }
+        fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
+            self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
+        }
+        fn tiers(&self) -> &IndexVec<TierId, Tier> {
+            &self.memory
+        }
+        fn limits(&self) -> Option<&Vendor> {
+            None
+        }
+        fn assumed(&self) -> &[String] {
+            &self.assumed
+        }
+        fn text(&self) -> &str {
+            &self.text
+        }
+    };
+}
+
 impl Device for Gpu {
-    fn name(&self) -> &str {
-        &self.name
-    }
+    fields_of_plain_chips!();
+
     fn kind(&self) -> &'static str {
         "gpu"
-    }
-    fn clock_hz(&self) -> u64 {
-        self.clock_hz
     }
     fn unit_names(&self) -> UnitNames {
         UnitNames { compute: "SMs", memory: None, sram: "L2" }
@@ -156,22 +179,6 @@ impl Device for Gpu {
     fn dtypes(&self) -> Vec<Dtype> {
         self.sm.tensor_macs.keys().copied().collect()
     }
-    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
-        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
-    }
-    fn tiers(&self) -> &IndexVec<TierId, Tier> {
-        &self.memory
-    }
-    fn limits(&self) -> Option<&Vendor> {
-        None
-    }
-    fn assumed(&self) -> &[String] {
-        &self.assumed
-    }
-
-    fn text(&self) -> &str {
-        &self.text
-    }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))
     }
@@ -181,14 +188,10 @@ impl Device for Gpu {
 }
 
 impl Device for Bsp {
-    fn name(&self) -> &str {
-        &self.name
-    }
+    fields_of_plain_chips!();
+
     fn kind(&self) -> &'static str {
         "bsp"
-    }
-    fn clock_hz(&self) -> u64 {
-        self.clock_hz
     }
     fn unit_names(&self) -> UnitNames {
         UnitNames { compute: "tiles", memory: Some("tile memories"), sram: "SRAM" }
@@ -205,22 +208,6 @@ impl Device for Bsp {
     fn dtypes(&self) -> Vec<Dtype> {
         self.tile.macs.keys().copied().collect()
     }
-    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
-        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
-    }
-    fn tiers(&self) -> &IndexVec<TierId, Tier> {
-        &self.memory
-    }
-    fn limits(&self) -> Option<&Vendor> {
-        None
-    }
-    fn assumed(&self) -> &[String] {
-        &self.assumed
-    }
-
-    fn text(&self) -> &str {
-        &self.text
-    }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))
     }
@@ -230,14 +217,10 @@ impl Device for Bsp {
 }
 
 impl Device for Systolic {
-    fn name(&self) -> &str {
-        &self.name
-    }
+    fields_of_plain_chips!();
+
     fn kind(&self) -> &'static str {
         "systolic"
-    }
-    fn clock_hz(&self) -> u64 {
-        self.clock_hz
     }
     fn unit_names(&self) -> UnitNames {
         UnitNames { compute: "arrays", memory: None, sram: "buffer" }
@@ -254,22 +237,6 @@ impl Device for Systolic {
     fn dtypes(&self) -> Vec<Dtype> {
         self.array.cell_macs.keys().copied().collect()
     }
-    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
-        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
-    }
-    fn tiers(&self) -> &IndexVec<TierId, Tier> {
-        &self.memory
-    }
-    fn limits(&self) -> Option<&Vendor> {
-        None
-    }
-    fn assumed(&self) -> &[String] {
-        &self.assumed
-    }
-
-    fn text(&self) -> &str {
-        &self.text
-    }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))
     }
@@ -279,14 +246,10 @@ impl Device for Systolic {
 }
 
 impl Device for Wafer {
-    fn name(&self) -> &str {
-        &self.name
-    }
+    fields_of_plain_chips!();
+
     fn kind(&self) -> &'static str {
         "wafer"
-    }
-    fn clock_hz(&self) -> u64 {
-        self.clock_hz
     }
     fn unit_names(&self) -> UnitNames {
         UnitNames { compute: "cores", memory: Some("core memories"), sram: "SRAM" }
@@ -302,22 +265,6 @@ impl Device for Wafer {
     }
     fn dtypes(&self) -> Vec<Dtype> {
         self.core.macs.keys().copied().collect()
-    }
-    fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
-        self.macs_per_cycle(dtype).map(|macs| 2.0 * macs as f64 * self.clock_hz as f64)
-    }
-    fn tiers(&self) -> &IndexVec<TierId, Tier> {
-        &self.memory
-    }
-    fn limits(&self) -> Option<&Vendor> {
-        None
-    }
-    fn assumed(&self) -> &[String] {
-        &self.assumed
-    }
-
-    fn text(&self) -> &str {
-        &self.text
     }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole wafer"))

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::check::{dtype, zero_mac_share};
+use super::check::{dtype, mac_energy, zero_mac_share};
 use super::gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
     ServingStack, Sharding, Sm,
@@ -342,17 +342,8 @@ fn cluster(source: &Source, spec: &ClusterSpec) -> Result<Cluster, Diagnostic> {
 }
 
 fn energy(source: &Source, spec: &GpuEnergySpec, sm: &Sm) -> Result<GpuEnergy, Diagnostic> {
-    let mut mac_pj = BTreeMap::new();
-    for (key, value) in spec.mac_pj.get_ref() {
-        let dtype = dtype(source, "energy.mac_pj", key)?;
-        mac_pj.insert(dtype, source.real(&format!("energy.mac_pj.{dtype}"), value, limits::ENERGY)?);
-    }
-    if let Some(missing) = sm.tensor_macs.keys().find(|dtype| !mac_pj.contains_key(dtype)) {
-        let title = format!("`energy.mac_pj.{missing}` is missing: `sm.tensor_macs` has {missing}");
-        return Err(source.error(spec.mac_pj.span(), title, format!("expected {missing} = ...")));
-    }
     Ok(GpuEnergy {
-        mac_pj,
+        mac_pj: mac_energy(source, &spec.mac_pj, ("sm.tensor_macs", &sm.tensor_macs))?,
         l2_pj_per_byte: source.real("energy.l2_pj_per_byte", &spec.l2_pj_per_byte, limits::ENERGY)?,
         static_w: source.real("energy.static_w", &spec.static_w, limits::ENERGY)?,
         zero_mac_share: zero_mac_share(source, spec.zero_mac_share.as_ref())?,

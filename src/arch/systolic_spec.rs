@@ -1,6 +1,5 @@
 //! A chip file of `kind = "systolic"` as it is read and checked.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::check::{dtype, zero_mac_share};
+use super::check::{counts_by_type, mac_energy, zero_mac_share};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -132,22 +131,13 @@ pub(super) fn systolic(source: &Source, spec: &SystolicSpec) -> Result<Systolic,
 }
 
 fn array(source: &Source, spec: &ArraySpec) -> Result<Arrays, Diagnostic> {
-    let mut cell_macs = BTreeMap::new();
-    for (key, value) in spec.cell_macs.get_ref() {
-        let dtype = dtype(source, "array.cell_macs", key)?;
-        cell_macs.insert(dtype, source.count(&format!("array.cell_macs.{dtype}"), value, CELL_MACS)?);
-    }
-    if cell_macs.is_empty() {
-        let title = "`array.cell_macs` names no data type";
-        return Err(source.error(spec.cell_macs.span(), title, "expected bf16 = 1 or another"));
-    }
     let names = Dataflow::NAMES;
     let dataflow = source.keyword("array.dataflow", &spec.dataflow, &names.map(|(name, _)| name))?;
     Ok(Arrays {
         count: source.count("array.count", &spec.count, ARRAYS)?,
         rows: source.count("array.rows", &spec.rows, CELLS)?,
         columns: source.count("array.columns", &spec.columns, CELLS)?,
-        cell_macs,
+        cell_macs: counts_by_type(source, "array.cell_macs", &spec.cell_macs, CELL_MACS)?,
         dataflow: names[dataflow].1,
         is_double_buffered: spec.double_buffered,
         accumulator_rows: source.count("array.accumulator_rows", &spec.accumulator_rows, ACCUMULATORS)?,
@@ -163,18 +153,9 @@ fn buffer(source: &Source, spec: &BufferSpec) -> Result<UnifiedBuffer, Diagnosti
 }
 
 fn energy(source: &Source, spec: &EnergySpec, array: &Arrays) -> Result<SystolicEnergy, Diagnostic> {
-    let mut mac_pj = BTreeMap::new();
-    for (key, value) in spec.mac_pj.get_ref() {
-        let dtype = dtype(source, "energy.mac_pj", key)?;
-        mac_pj.insert(dtype, source.real(&format!("energy.mac_pj.{dtype}"), value, limits::ENERGY)?);
-    }
-    if let Some(missing) = array.cell_macs.keys().find(|dtype| !mac_pj.contains_key(dtype)) {
-        let title = format!("`energy.mac_pj` lacks {missing}, which `array.cell_macs` has");
-        return Err(source.error(spec.mac_pj.span(), title, "expected every data type of `array.cell_macs`"));
-    }
     let real = |key: &str, value| source.real(&format!("energy.{key}"), value, limits::ENERGY);
     Ok(SystolicEnergy {
-        mac_pj,
+        mac_pj: mac_energy(source, &spec.mac_pj, ("array.cell_macs", &array.cell_macs))?,
         buffer_pj_per_byte: real("buffer_pj_per_byte", &spec.buffer_pj_per_byte)?,
         static_w: real("static_w", &spec.static_w)?,
         zero_mac_share: zero_mac_share(source, spec.zero_mac_share.as_ref())?,

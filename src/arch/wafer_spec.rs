@@ -1,6 +1,5 @@
 //! A chip file of `kind = "wafer"` as it is read and checked.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::check::dtype;
+use super::check::{counts_by_type, mac_energy};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -123,37 +122,19 @@ pub(super) fn wafer(source: &Source, spec: &WaferSpec) -> Result<Wafer, Diagnost
 }
 
 fn core(source: &Source, spec: &CoreSpec) -> Result<WaferCore, Diagnostic> {
-    let mut macs = BTreeMap::new();
-    for (key, value) in spec.macs.get_ref() {
-        let dtype = dtype(source, "core.macs", key)?;
-        macs.insert(dtype, source.count(&format!("core.macs.{dtype}"), value, MACS)?);
-    }
-    if macs.is_empty() {
-        let title = "`core.macs` names no data type";
-        return Err(source.error(spec.macs.span(), title, "expected fp16 = 4 or another"));
-    }
     Ok(WaferCore {
         count: source.count("core.count", &spec.count, CORES)?,
         sram_bytes: source.count("core.sram_bytes", &spec.sram_bytes, CORE_BYTES)?,
         activation_share: source.real("core.activation_share", &spec.activation_share, SHARE)?,
-        macs,
+        macs: counts_by_type(source, "core.macs", &spec.macs, MACS)?,
         weight_cycles: source.real("core.weight_cycles", &spec.weight_cycles, CYCLES)?,
     })
 }
 
 fn energy(source: &Source, spec: &EnergySpec, core: &WaferCore) -> Result<WaferEnergy, Diagnostic> {
-    let mut mac_pj = BTreeMap::new();
-    for (key, value) in spec.mac_pj.get_ref() {
-        let dtype = dtype(source, "energy.mac_pj", key)?;
-        mac_pj.insert(dtype, source.real(&format!("energy.mac_pj.{dtype}"), value, limits::ENERGY)?);
-    }
-    if let Some(missing) = core.macs.keys().find(|dtype| !mac_pj.contains_key(dtype)) {
-        let title = format!("`energy.mac_pj` lacks {missing}, which `core.macs` has");
-        return Err(source.error(spec.mac_pj.span(), title, "expected every data type of `core.macs`"));
-    }
     let real = |key: &str, value| source.real(&format!("energy.{key}"), value, limits::ENERGY);
     Ok(WaferEnergy {
-        mac_pj,
+        mac_pj: mac_energy(source, &spec.mac_pj, ("core.macs", &core.macs))?,
         sram_pj_per_byte: real("sram_pj_per_byte", &spec.sram_pj_per_byte)?,
         link_pj_per_byte: real("link_pj_per_byte", &spec.link_pj_per_byte)?,
         static_w: real("static_w", &spec.static_w)?,

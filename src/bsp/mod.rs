@@ -39,7 +39,7 @@ use crate::index::Id;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::{ByteSize, Dtype};
-use crate::workload::{OperatorKind, TensorId, Workload, kernels_with_epilogues};
+use crate::workload::{TensorId, Workload, kernels_with_epilogues};
 
 /// Runs a workload on a chip in each of `modes`.
 ///
@@ -102,19 +102,7 @@ fn programs(workload: &Workload, mode: Mode) -> Vec<usize> {
 }
 
 fn check_types(chip: &Bsp, workload: &Workload) -> Result<(), Diagnostic> {
-    for operator in workload.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
-        let dtype = workload.tensors[operator.inputs[0]].dtype;
-        if chip.macs_per_cycle(dtype).is_some() {
-            continue;
-        }
-        let known: Vec<&str> = chip.tile.macs.keys().map(|dtype| dtype.name()).collect();
-        let title = format!("operator `{}` multiplies {dtype}, which {} cannot", operator.name, chip.name);
-        let error = Diagnostic::new(title).with_help(format!("its `tile.macs` has {}", known.join(", ")));
-        return Err(match &operator.declared {
-            Some(origin) => error.with_origin(Origin { label: format!("of {dtype}"), ..origin.clone() }),
-            None => error,
-        });
-    }
+    workload.refuse_types(&chip.name, "tile.macs", &chip.tile.macs)?;
     workload.refuse_packed(&chip.name)
 }
 

@@ -23,10 +23,10 @@ mod tests;
 mod time;
 
 use crate::arch::{AttentionKind, Fusion, Gpu, Sharding};
-use crate::diagnostics::{Diagnostic, Origin};
+use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
-use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, Workload};
+use crate::workload::{OperatorId, Phase, TensorId, Workload, most_elements};
 
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
 pub use self::cases::{Case, seconds};
@@ -50,7 +50,8 @@ const EPILOGUES: Fusion =
 /// # Errors
 /// A data type that the tensor cores lack, or tensors that do not fit device memory.
 pub fn run(gpu: &Gpu, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
-    check_types(gpu, workload)?;
+    workload.refuse_types(&gpu.name, "sm.tensor_macs", &gpu.sm.tensor_macs)?;
+    workload.refuse_packed(&gpu.name)?;
     modes.iter().map(|&mode| run_mode(gpu, workload, mode)).collect()
 }
 
@@ -70,23 +71,6 @@ fn run_mode(gpu: &Gpu, workload: &Workload, mode: Mode) -> Result<Outcome, Diagn
     outcome.notes.push(held);
     outcome.notes.extend(account::notes(gpu, workload, mode, &list, &timed));
     Ok(outcome)
-}
-
-fn check_types(gpu: &Gpu, workload: &Workload) -> Result<(), Diagnostic> {
-    for operator in workload.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
-        let dtype = workload.tensors[operator.inputs[0]].dtype;
-        if gpu.macs_per_cycle(dtype).is_some() {
-            continue;
-        }
-        let known: Vec<&str> = gpu.sm.tensor_macs.keys().map(|dtype| dtype.name()).collect();
-        let title = format!("operator `{}` multiplies {dtype}, which {} cannot", operator.name, gpu.name);
-        let error = Diagnostic::new(title).with_help(format!("its `sm.tensor_macs` has {}", known.join(", ")));
-        return Err(match &operator.declared {
-            Some(origin) => error.with_origin(Origin { label: format!("of {dtype}"), ..origin.clone() }),
-            None => error,
-        });
-    }
-    workload.refuse_packed(&gpu.name)
 }
 
 /// Times one kernel.
@@ -223,12 +207,7 @@ impl Timer<'_> {
             .kernel
             .operators
             .iter()
-            .map(|&op| {
-                let operator = &workload.operators[op];
-                let elements =
-                    operator.inputs.iter().chain([&operator.output]).map(|&t| workload.tensors[t].stored_elements());
-                elements.max().unwrap_or(0) as f64 * operator.kind.vector_steps() as f64
-            })
+            .map(|&op| most_elements(workload, op) as f64 * workload.operators[op].kind.vector_steps() as f64)
             .sum();
         let time = stream::time(self.gpu, memory, through, work * share);
         self.timed(time, reads, 0)

@@ -104,6 +104,30 @@ pub struct Options {
     pub notes: Vec<String>,
 }
 
+impl Options {
+    /// A dense model in bf16, without dropout and with Adam: `batch` sequences of `tokens` tokens; decoding, one token of each,
+    /// which meets so many.
+    pub fn new(name: &str, architecture: Architecture, phase: Phase, batch: u64, tokens: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            architecture,
+            phase,
+            batch,
+            sequence: if phase == Phase::Decode { 1 } else { tokens },
+            context: tokens,
+            dtype: "bf16".to_owned(),
+            sparsity: None,
+            optimizer: "adam".to_owned(),
+            recompute: Recompute::None,
+            dropout: false,
+            storage: Storage::default(),
+            expert_load: ExpertLoad::default(),
+            weights: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// Which part of a model, and how its attention over a cache is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a property that parts differ in on its own")]

@@ -2,7 +2,7 @@
 
 use super::parallel::Job;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Architecture, ExpertLoad, Options, Part, Phase, Position, Sparsity, Storage, write_part};
+use crate::model::{Architecture, Options, Part, Phase, Position, Sparsity, write_part};
 
 /// Which part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,22 +34,19 @@ pub(super) fn workload_on_tiles(job: &Job, piece: Piece) -> Result<String, Diagn
 fn written(job: &Job, piece: Piece, on_tiles: bool) -> Result<String, Diagnostic> {
     let layers = if let Piece::Layers(count) = piece { count } else { 1 };
     let options = Options {
-        name: "the part of the model on one chip".to_owned(),
-        architecture: share(job, layers),
-        phase: Phase::Training,
-        batch: job.micro_batch,
         // Only the tokens that are predicted come to the logits.
         sequence: if piece == Piece::Logits { job.predicted_tokens() } else { job.sequence },
-        context: job.sequence,
         dtype: if on_tiles { "fp16" } else { "bf16" }.to_owned(),
         sparsity: job.density.map(|density| Sparsity { density, block: 16 }),
-        optimizer: "adam".to_owned(),
         recompute: job.parallel.recompute,
         dropout: on_tiles,
-        storage: Storage::default(),
-        expert_load: ExpertLoad::default(),
-        weights: Vec::new(),
-        notes: Vec::new(),
+        ..Options::new(
+            "the part of the model on one chip",
+            share(job, layers),
+            Phase::Training,
+            job.micro_batch,
+            job.sequence,
+        )
     };
     let part = Part {
         has_embedding: piece == Piece::Embedding,

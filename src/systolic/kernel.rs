@@ -3,7 +3,7 @@
 use crate::arch::Systolic;
 use crate::kernels::{Limit, Timed};
 use crate::sparsity::BlockMask;
-use crate::workload::{Moved, OperatorId, OperatorKind, TensorId, Workload};
+use crate::workload::{Moved, OperatorId, OperatorKind, TensorId, Workload, most_elements};
 
 use super::gemm::{self, Plan, Product};
 use super::resident::Resident;
@@ -128,9 +128,7 @@ impl Kernel<'_> {
             if operator.kind == OperatorKind::Gemm {
                 return 0.0;
             }
-            let tensors = operator.inputs.iter().chain([&operator.output]);
-            let elements = tensors.map(|&t| self.workload.tensors[t].stored_elements()).max().unwrap_or(0);
-            elements as f64 * operator.kind.vector_steps() as f64
+            most_elements(self.workload, *op) as f64 * operator.kind.vector_steps() as f64
         };
         self.operators.iter().map(of).sum()
     }

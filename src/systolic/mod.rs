@@ -19,19 +19,20 @@ pub use self::cases::gemm_seconds;
 use self::kernel::Kernel;
 use self::resident::Resident;
 use crate::arch::Systolic;
-use crate::diagnostics::{Diagnostic, Origin};
+use crate::diagnostics::Diagnostic;
 use crate::kernels::{self, Timed};
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
-use crate::workload::{OperatorId, OperatorKind, Uses, Workload, kernels_with_epilogues, moved};
+use crate::workload::{OperatorId, Uses, Workload, kernels_with_epilogues, moved};
 
 /// Runs a workload on a chip in each of `modes`.
 ///
 /// # Errors
 /// A data type that the cells do not multiply, or tensors that do not fit the memory.
 pub fn run(chip: &Systolic, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
-    check_types(chip, workload)?;
+    workload.refuse_types(&chip.name, "array.cell_macs", &chip.array.cell_macs)?;
+    workload.refuse_packed(&chip.name)?;
     check_room(chip, workload)?;
     Ok(modes.iter().map(|&mode| run_mode(chip, workload, mode)).collect())
 }
@@ -59,23 +60,6 @@ fn run_mode(chip: &Systolic, workload: &Workload, mode: Mode) -> Outcome {
     let mut outcome = kernels::outcome(&account::machine(chip, workload, mode), workload, mode, &lists, &timed);
     outcome.notes = notes(chip, workload, mode, &stored_folds, &resident);
     outcome
-}
-
-fn check_types(chip: &Systolic, workload: &Workload) -> Result<(), Diagnostic> {
-    for operator in workload.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
-        let dtype = workload.tensors[operator.inputs[0]].dtype;
-        if chip.macs_per_cycle(dtype).is_some() {
-            continue;
-        }
-        let known: Vec<&str> = chip.array.cell_macs.keys().map(|dtype| dtype.name()).collect();
-        let title = format!("operator `{}` multiplies {dtype}, which {} cannot", operator.name, chip.name);
-        let error = Diagnostic::new(title).with_help(format!("its `array.cell_macs` has {}", known.join(", ")));
-        return Err(match &operator.declared {
-            Some(origin) => error.with_origin(Origin { label: format!("of {dtype}"), ..origin.clone() }),
-            None => error,
-        });
-    }
-    workload.refuse_packed(&chip.name)
 }
 
 /// Weights, inputs, results, and every intermediate once: nothing is given back while a program runs.

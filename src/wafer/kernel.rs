@@ -4,7 +4,7 @@ use crate::arch::Wafer;
 use crate::kernels::{Limit, Timed};
 use crate::mode::Mode;
 use crate::units::Dtype;
-use crate::workload::{Moved, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload};
+use crate::workload::{Moved, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, most_elements};
 
 use super::outside::{is_kept_outside, runs_outside};
 use super::product::{self, Plan, Product};
@@ -125,10 +125,8 @@ impl Kernel<'_> {
             if operator.kind == OperatorKind::Gemm {
                 return 0.0;
             }
-            let tensors = operator.inputs.iter().chain([&operator.output]);
-            let elements = tensors.map(|&t| self.workload.tensors[t].stored_elements()).max().unwrap_or(0);
             let lanes = self.macs_of(self.workload.tensors[operator.output].dtype);
-            let each = (elements as f64 / self.chip.core.count as f64 / lanes as f64).ceil();
+            let each = (most_elements(self.workload, *op) as f64 / self.chip.core.count as f64 / lanes as f64).ceil();
             each * operator.kind.vector_steps() as f64
         };
         self.operators.iter().map(of).sum()

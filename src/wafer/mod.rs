@@ -15,22 +15,21 @@ pub use self::account::bound_cycles;
 use self::kernel::Kernel;
 use self::outside::is_kept_outside;
 use crate::arch::Wafer;
-use crate::diagnostics::{Diagnostic, Origin};
+use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::kernels::{self, Timed};
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
-use crate::workload::{
-    Moved, OperatorId, OperatorKind, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues, moved,
-};
+use crate::workload::{Moved, OperatorId, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues, moved};
 
 /// Runs a workload on a wafer in each of `modes`.
 ///
 /// # Errors
 /// A data type that the cores do not multiply, or activations that the cores have no room for.
 pub fn run(chip: &Wafer, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
-    check_types(chip, workload)?;
+    workload.refuse_types(&chip.name, "core.macs", &chip.core.macs)?;
+    workload.refuse_packed(&chip.name)?;
     modes.iter().map(|&mode| run_mode(chip, workload, mode)).collect()
 }
 
@@ -85,23 +84,6 @@ fn live(workload: &Workload, uses: &Uses, mode: Mode, lists: &[Vec<OperatorId>],
         sum
     };
     changes[..lists.len()].iter().map(running).collect()
-}
-
-fn check_types(chip: &Wafer, workload: &Workload) -> Result<(), Diagnostic> {
-    for operator in workload.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm) {
-        let dtype = workload.tensors[operator.inputs[0]].dtype;
-        if chip.macs_per_cycle(dtype).is_some() {
-            continue;
-        }
-        let known: Vec<&str> = chip.core.macs.keys().map(|dtype| dtype.name()).collect();
-        let title = format!("operator `{}` multiplies {dtype}, which {} cannot", operator.name, chip.name);
-        let error = Diagnostic::new(title).with_help(format!("its `core.macs` has {}", known.join(", ")));
-        return Err(match &operator.declared {
-            Some(origin) => error.with_origin(Origin { label: format!("of {dtype}"), ..origin.clone() }),
-            None => error,
-        });
-    }
-    workload.refuse_packed(&chip.name)
 }
 
 fn out_of_memory(chip: &Wafer, workload: &Workload, mode: Mode, most: f64) -> Diagnostic {

@@ -1,5 +1,6 @@
 //! The resolved operator graph: what the compiler and the simulator see.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -303,6 +304,24 @@ impl Workload {
         let error = Diagnostic::new(title).with_help("leave its `storage` out, or choose an RDU with `--arch`");
         Err(match &tensor.declared {
             Some(origin) => error.with_origin(Origin { label: format!("stored as {format}"), ..origin.clone() }),
+            None => error,
+        })
+    }
+
+    /// Refuses products of a data type that a chip does not multiply; `field` of its file has those that it does.
+    ///
+    /// # Errors
+    /// The first such product.
+    pub fn refuse_types<V>(&self, chip: &str, field: &str, known: &BTreeMap<Dtype, V>) -> Result<(), Diagnostic> {
+        let of = |operator: &&Operator| self.tensors[operator.inputs[0]].dtype;
+        let mut products = self.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm);
+        let Some(operator) = products.find(|operator| !known.contains_key(&of(operator))) else { return Ok(()) };
+        let dtype = of(&operator);
+        let names: Vec<&str> = known.keys().map(|dtype| dtype.name()).collect();
+        let title = format!("operator `{}` multiplies {dtype}, which {chip} cannot", operator.name);
+        let error = Diagnostic::new(title).with_help(format!("its `{field}` has {}", names.join(", ")));
+        Err(match &operator.declared {
+            Some(origin) => error.with_origin(Origin { label: format!("of {dtype}"), ..origin.clone() }),
             None => error,
         })
     }

@@ -113,3 +113,10 @@ pub fn least_launches(workload: &Workload, mode: Mode) -> f64 {
         Mode::Fused => 1.0,
     }
 }
+
+/// Elements of the largest tensor that an operator reads or makes: what units that compute functions go through.
+pub fn most_elements(workload: &Workload, op: OperatorId) -> u64 {
+    let operator = &workload.operators[op];
+    let touched = operator.inputs.iter().chain([&operator.output]);
+    touched.map(|&tensor| workload.tensors[tensor].stored_elements()).max().unwrap_or(0)
+}

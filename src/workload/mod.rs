@@ -33,7 +33,7 @@ pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};
 pub use image::ImageOptions;
-pub use kernels::{Moved, kernel_of, least_launches, least_moved_bytes, moved, stored_macs_by_type};
+pub use kernels::{Moved, kernel_of, least_launches, least_moved_bytes, most_elements, moved, stored_macs_by_type};
 pub use kind::{OperatorKind, Phase};
 pub use packed::Packed;
 pub use sections::pin;

@@ -2,7 +2,7 @@
 
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, ExpertLoad, Norm, Options, Phase, Position, Sparsity, Storage};
+use crate::model::{Activation, Architecture, Norm, Options, Phase, Position, Sparsity};
 
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
@@ -161,23 +161,9 @@ impl Service {
 
     /// What the workload file of a chip's share is written from.
     pub(super) fn options(&self, phase: Phase, users: u64, tokens: u64) -> Options {
-        let sequence = if phase == Phase::Decode { 1 } else { tokens };
         Options {
-            name: "the part of the model on one chip".to_owned(),
-            architecture: self.share(),
-            phase,
-            batch: users,
-            sequence,
-            context: tokens,
-            dtype: "bf16".to_owned(),
             sparsity: self.density.map(|density| Sparsity { density, block: 16 }),
-            optimizer: "adam".to_owned(),
-            recompute: Recompute::None,
-            dropout: false,
-            storage: Storage::default(),
-            expert_load: ExpertLoad::default(),
-            weights: Vec::new(),
-            notes: Vec::new(),
+            ..Options::new("the part of the model on one chip", self.share(), phase, users, tokens)
         }
     }
 

@@ -45,12 +45,6 @@ pub(super) fn additions(chip: &AnyChip) -> Result<Vec<Addition>, Diagnostic> {
 /// Those of a chip of tiles.
 fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
     let (tile, exchange) = (&bsp.tile, &bsp.exchange);
-    let addition = |resource: &str, what: String, sets: Vec<Override>| Addition {
-        resource: resource.to_owned(),
-        what,
-        sets,
-        keeps: Keeps::Nothing,
-    };
     let tiles = tile.count + tile.count.div_ceil(10).next_multiple_of(2);
     let macs = tile.macs.iter().map(|(dtype, macs)| set(&["tile", "macs", dtype.name()], macs * 2));
     let rate = exchange.bytes_per_cycle;
@@ -82,11 +76,7 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
                 set(&["exchange", "setup_cycles"], exchange.setup_cycles / 2)?,
             ],
         ),
-        addition(
-            "launch",
-            format!("half the start of a program ({} to {} µs)", bsp.program_us, bsp.program_us / 2.0),
-            vec![set(&["program", "start_us"], number(bsp.program_us / 2.0))?],
-        ),
+        half_the_start(bsp.program_us)?,
     ];
     list.extend(bsp.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
     Ok(list)
@@ -95,12 +85,6 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
 /// Those of a chip of systolic arrays.
 fn of_arrays(chip: &Systolic) -> Result<Vec<Addition>, Diagnostic> {
     let (array, buffer) = (&chip.array, &chip.buffer);
-    let addition = |resource: &str, what: String, sets: Vec<Override>| Addition {
-        resource: resource.to_owned(),
-        what,
-        sets,
-        keeps: Keeps::Nothing,
-    };
     let more = array.count + array.count.div_ceil(8);
     let mut list = vec![
         addition("compute", format!("more arrays ({} to {more})", array.count), vec![set(&["array", "count"], more)?]),
@@ -123,11 +107,7 @@ fn of_arrays(chip: &Systolic) -> Result<Vec<Addition>, Diagnostic> {
             ),
             vec![set(&["buffer", "bytes_per_cycle"], number(buffer.bytes_per_cycle * 2.0))?],
         ),
-        addition(
-            "launch",
-            format!("half the start of a program ({} to {} µs)", chip.start_us, chip.start_us / 2.0),
-            vec![set(&["program", "start_us"], number(chip.start_us / 2.0))?],
-        ),
+        half_the_start(chip.start_us)?,
     ];
     list.extend(chip.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
     Ok(list)
@@ -136,12 +116,6 @@ fn of_arrays(chip: &Systolic) -> Result<Vec<Addition>, Diagnostic> {
 /// Those of a wafer.
 fn of_wafer(chip: &Wafer) -> Result<Vec<Addition>, Diagnostic> {
     let (core, link) = (&chip.core, chip.fabric.link_bytes_per_cycle);
-    let addition = |resource: &str, what: String, sets: Vec<Override>| Addition {
-        resource: resource.to_owned(),
-        what,
-        sets,
-        keeps: Keeps::Nothing,
-    };
     let more = core.count + core.count.div_ceil(10);
     let macs = core.macs.iter().map(|(dtype, macs)| set(&["core", "macs", dtype.name()], macs * 2));
     let mut list = vec![
@@ -161,14 +135,21 @@ fn of_wafer(chip: &Wafer) -> Result<Vec<Addition>, Diagnostic> {
             format!("twice the links ({link} to {} bytes a cycle)", link * 2.0),
             vec![set(&["fabric", "link_bytes_per_cycle"], number(link * 2.0))?],
         ),
-        addition(
-            "launch",
-            format!("half the start of a program ({} to {} µs)", chip.start_us, chip.start_us / 2.0),
-            vec![set(&["program", "start_us"], number(chip.start_us / 2.0))?],
-        ),
+        half_the_start(chip.start_us)?,
     ];
     list.extend(chip.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
     Ok(list)
+}
+
+/// An addition for which a chip without a mapping runs again.
+fn addition(resource: &str, what: String, sets: Vec<Override>) -> Addition {
+    Addition { resource: resource.to_owned(), what, sets, keeps: Keeps::Nothing }
+}
+
+/// Programs that start in half the time.
+fn half_the_start(us: f64) -> Result<Addition, Diagnostic> {
+    let what = format!("half the start of a program ({us} to {} µs)", us / 2.0);
+    Ok(addition("launch", what, vec![set(&["program", "start_us"], number(us / 2.0))?]))
 }
 
 /// A memory tier at twice its rate.
@@ -176,8 +157,7 @@ fn twice_the_rate(tier: &Tier) -> Result<Addition, Diagnostic> {
     let rate = tier.bandwidth_bytes_per_s as f64 / 1e9;
     let field = Override::of(Root::Arch, &["memory", &tier.name, "bandwidth_gb_per_s"], &number(rate * 2.0))?;
     let what = format!("twice the rate of {} ({rate:.1} to {:.1} GB/s)", tier.name, rate * 2.0);
-    let resource = format!("memory:{}", tier.name);
-    Ok(Addition { resource, what, sets: vec![field], keeps: Keeps::Nothing })
+    Ok(addition(&format!("memory:{}", tier.name), what, vec![field]))
 }
 
 /// Those of a grid.
