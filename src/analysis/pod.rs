@@ -198,8 +198,12 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
         return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
     }
     let (architecture, sequence) = preset(&name)?;
-    if architecture.extras.experts.is_some() && !keeps_experts {
-        let title = format!("{name} has experts, which are modelled in training alone");
+    let trained_alone = [
+        (architecture.extras.experts.is_some(), "has experts, which are"),
+        (architecture.extras.patches.is_some(), "is a model of images, which are"),
+    ];
+    if let Some((_, what)) = trained_alone.into_iter().find(|(is_so, _)| *is_so && !keeps_experts) {
+        let title = format!("{name} {what} modelled in training alone");
         return Err(Diagnostic::new(title).with_help("name another model, or `--phase training`"));
     }
     Ok((name, architecture, sequence))

@@ -45,7 +45,7 @@ pub use penalties::{BankCycles, Penalties};
 pub use shape::Shapes;
 pub use systolic::{Arrays, Dataflow, Systolic, SystolicEnergy, UnifiedBuffer};
 pub use vendor::{LargeTensors, Quality, Vendor};
-pub use wafer::{Wafer, WaferCore, WaferEnergy, WaferFabric};
+pub use wafer::{Wafer, WaferCore, WaferEnergy, WaferExecution, WaferFabric};
 
 #[cfg(test)]
 pub(crate) use check::FUNCTIONS;

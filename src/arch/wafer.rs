@@ -31,6 +31,15 @@ pub struct WaferFabric {
     pub hop_cycles: f64,
 }
 
+/// Where weights are while a program runs in mode `fused`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaferExecution {
+    /// Outside: they stream in for every operator that reads them, which has all cores.
+    Streaming,
+    /// On the cores of the operator that reads them: all operators work at the same time.
+    Pipeline,
+}
+
 /// Energy constants.
 #[derive(Debug, Clone)]
 pub struct WaferEnergy {
@@ -59,6 +68,8 @@ pub struct Wafer {
     pub memory: IndexVec<TierId, Tier>,
     /// Bytes that say where a weight belongs which is not the next of a dense matrix.
     pub index_bytes: f64,
+    /// Where weights are.
+    pub execution: WaferExecution,
     /// Microseconds from one program to the next, started by the host.
     pub start_us: f64,
     /// Microseconds from one operator of a program to the next.

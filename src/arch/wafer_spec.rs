@@ -11,7 +11,7 @@ use super::check::{counts_by_type, mac_energy};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
-use super::wafer::{Wafer, WaferCore, WaferEnergy, WaferFabric};
+use super::wafer::{Wafer, WaferCore, WaferEnergy, WaferExecution, WaferFabric};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Real, Source, Table};
 
@@ -65,6 +65,7 @@ struct StreamSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProgramSpec {
+    execution: Option<Spanned<String>>,
     start_us: Spanned<Real>,
     step_us: Spanned<Real>,
 }
@@ -111,6 +112,12 @@ pub(super) fn wafer(source: &Source, spec: &WaferSpec) -> Result<Wafer, Diagnost
         },
         memory: tiers,
         index_bytes: source.real("stream.index_bytes", &spec.stream.index_bytes, INDEX)?,
+        execution: match &spec.program.execution {
+            Some(word) if source.keyword("program.execution", word, &["streaming", "pipeline"])? == 1 => {
+                WaferExecution::Pipeline
+            }
+            _ => WaferExecution::Streaming,
+        },
         start_us: source.real("program.start_us", &spec.program.start_us, limits::LAUNCH_US)?,
         step_us: source.real("program.step_us", &spec.program.step_us, limits::LAUNCH_US)?,
         energy: energy(source, &spec.energy, &core)?,

@@ -120,6 +120,11 @@ pub(super) fn counted(chip: &Bsp, workload: &Workload, planned: &Planned) -> Str
     count(chip, workload, planned).streaming
 }
 
+/// Joules of all repetitions of an operator, beside static power.
+pub(super) fn joules(chip: &Bsp, workload: &Workload, planned: &Planned) -> f64 {
+    count(chip, workload, planned).energy.total()
+}
+
 /// Energy of an operator that runs so many times, without what flows statically.
 fn energy(chip: &Bsp, dtype: Dtype, (planned, times): (&Planned, f64), traffic: &Traffic) -> EnergyJ {
     let pj = chip.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0);

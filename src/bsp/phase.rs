@@ -4,7 +4,7 @@
 //! for the backward phase, lie off the chip. The vendor's GPT-3 runs so (graphcore/examples `nlp/gpt3_175B/popxl`, batch
 //! serialisation). What is read ahead waits in the I/O tiles' memory, as for every program.
 
-use super::account::counted;
+use super::account::{counted, joules};
 use super::stream::{self, Link, PhaseLine, Streaming};
 use super::{check_types, planned};
 use crate::arch::{Bsp, BspPart};
@@ -48,6 +48,8 @@ pub struct PhaseTime {
     pub off_chip_bytes: [f64; 2],
     /// The update of all weights, with what it streams.
     pub update: f64,
+    /// Joules beside static power, of both passes and of the update.
+    pub joules: [f64; 3],
     /// Bytes of a tile that are in use at most.
     pub peak_tile_bytes: f64,
 }
@@ -81,6 +83,12 @@ pub fn phases(chip: &Bsp, workload: &Workload, job: &PhaseJob) -> Result<PhaseTi
         }
         groups.into_iter().flat_map(|(repeat, list)| vec![list; repeat as usize].concat()).collect()
     };
+    let of_phase = |phase: Phase| -> f64 {
+        let of_phase = plans.iter().filter(|one| workload.operators[one.op].phase == phase);
+        of_phase.map(|one| joules(chip, workload, one)).sum()
+    };
+    let off_chip = |bytes: f64| chip.memory.iter().next().map_or(0.0, |tier| tier.energy.joules(bytes));
+    let (micro_batches, all_phases) = (job.micro_batches as f64, job.phases as f64);
     let link = Link::of(chip);
     let bytes: f64 = workload
         .tensors
@@ -119,11 +127,16 @@ pub fn phases(chip: &Bsp, workload: &Workload, job: &PhaseJob) -> Result<PhaseTi
         let moved = |one: &Streaming| one.read + one.written;
         let of_micro: f64 = line.micro.iter().map(moved).sum::<f64>() * job.micro_batches as f64;
         let of_weights = if job.loads[at] { own } else { 0.0 };
-        time.off_chip_bytes[at] = (of_micro + of_weights + gradients) * job.phases as f64;
+        time.off_chip_bytes[at] = (of_micro + of_weights + gradients) * all_phases;
+        // What operators stream is in their joules already.
+        let around = (job.reads[at] + job.writes[at]) * job.activation_bytes * micro_batches + of_weights + gradients;
+        time.joules[at] = (of_phase(phase) * micro_batches + off_chip(around)) * all_phases;
     }
     let update = lines(Phase::Update);
     let all: f64 = update.iter().map(|one| one.cycles).sum();
-    time.update = seconds(all + stream::exposed(&link, &update, 1)) * job.phases as f64;
+    time.update = seconds(all + stream::exposed(&link, &update, 1)) * all_phases;
+    // Of an operator that runs once in many micro-batches, one has its share.
+    time.joules[2] = of_phase(Phase::Update) * micro_batches * all_phases;
     Ok(time)
 }
 
@@ -136,6 +149,7 @@ fn to_tiles(chip: &Bsp, bytes: f64) -> f64 {
 mod tests {
     use super::super::tests::chip;
     use super::*;
+    use crate::units::Dtype;
     use crate::workload;
 
     /// A feed-forward block that trains on four micro-batches, `layers` times.
@@ -187,6 +201,12 @@ mod tests {
                 assert!((found / expected - 1.0).abs() < 1e-6, "{layers} x {phases}: {found}, expected {expected}");
             }
             assert!(found.compute[1] > 2.0 * found.compute[0]);
+            // Joules: what is multiplied, and what moves off the chip, are a lower bound of each pass.
+            let macs = 4.0 * all * W / 2.0 * 512.0;
+            let of_macs = macs * bow.energy.mac_pj[&Dtype::Fp16] * 1e-12;
+            let least = of_macs + bow.memory.iter().next().unwrap().energy.joules(found.off_chip_bytes[0]);
+            assert!((least..3.0 * least).contains(&found.joules[0]), "{} {least}", found.joules[0]);
+            assert!(found.joules[1] > found.joules[0] && found.joules[2] > 0.0);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, HeldBy, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 use crate::units::Dtype;
-use crate::workload::{OperatorId, TensorId, Workload};
+use crate::workload::{OperatorId, Phase, TensorId, Workload};
 
 /// The busiest unit works so much longer than the mean before imbalance is what bounds.
 const IMBALANCE: f64 = 1.5;
@@ -134,6 +134,32 @@ pub fn outcome(
     }
 }
 
+/// One program in which every kernel works on units of its own at the same time, as often as it is repeated; `cycles` of all together
+/// and what they follow.
+pub fn pipeline(
+    machine: &Machine<'_>,
+    workload: &Workload,
+    lists: &[Vec<OperatorId>],
+    timed: &[Timed],
+    (cycles, limit): (f64, Limit),
+) -> Outcome {
+    let run: Run<'_> = lists.iter().zip(timed).collect();
+    let mut all = gathered(machine, workload, &run, true);
+    all.by_limit = Limit::ALL.map(|of| (of, if of == limit { cycles } else { 0.0 }));
+    let launch = machine.start_cycles.ceil() as u64;
+    let units = timed.iter().map(|timed| timed.units).sum();
+    let section = finished(machine, all, &run, (cycles.ceil() as u64 + launch, launch, units), "pipeline from");
+    Outcome {
+        mode: Mode::Fused,
+        fidelity: Fidelity::Kernel,
+        stop: StopReason::Drained,
+        cycles: section.cycles,
+        bound_cycles: machine.bound_cycles,
+        sections: vec![section],
+        notes: Vec::new(),
+    }
+}
+
 /// Off-chip and buffer traffic of a kernel, once.
 fn traffic_of(workload: &Workload, timed: &Timed) -> Traffic {
     let mut by_tensor = IndexMap::<String, TensorTraffic>::new();
@@ -159,6 +185,54 @@ fn traffic_of(workload: &Workload, timed: &Timed) -> Traffic {
     }
 }
 
+/// What the kernels of a section add up to.
+struct Gathered {
+    operators: Vec<String>,
+    stages: Vec<StageOutcome>,
+    traffic: Traffic,
+    energy: EnergyJ,
+    by_limit: [(Limit, f64); 5],
+    busiest: f64,
+    mean: f64,
+}
+
+/// Adds up the kernels of a run. Those that are repeated side by side (`beside`) work no longer for it.
+fn gathered(machine: &Machine<'_>, workload: &Workload, run: &Run<'_>, beside: bool) -> Gathered {
+    let mut all = Gathered {
+        operators: Vec::new(),
+        stages: Vec::with_capacity(run.len()),
+        traffic: Traffic::default(),
+        energy: EnergyJ::default(),
+        by_limit: Limit::ALL.map(|limit| (limit, 0.0)),
+        busiest: 0.0,
+        mean: 0.0,
+    };
+    for (list, timed) in run {
+        let first = &workload.operators[list[0]];
+        let times = first.repeat as f64 / first.every as f64;
+        let turns = if beside { 1.0 } else { times };
+        let of = traffic_of(workload, timed).times(first.repeat).shared_by(first.every);
+        let dtype = workload.tensors[first.inputs[0]].dtype;
+        add_energy(machine, dtype, (timed, times), &of, &mut all.energy);
+        all.traffic.add(&of);
+        let limits = all.by_limit.iter_mut().filter(|(limit, _)| *limit == timed.limit);
+        limits.for_each(|(_, sum)| *sum += timed.cycles * turns);
+        all.busiest += timed.busiest_cycles * turns;
+        all.mean += timed.mean_cycles * turns;
+        let names: Vec<String> = list.iter().map(|&op| workload.operators[op].name.clone()).collect();
+        all.operators.extend(names.clone());
+        all.stages.push(StageOutcome {
+            operators: names,
+            pcus: timed.units,
+            busiest_cycles: (timed.busiest_cycles * turns).ceil() as u64,
+            mean_cycles: timed.mean_cycles * turns,
+            groups: Vec::new(),
+            mapping: timed.told.clone(),
+        });
+    }
+    all
+}
+
 fn section(machine: &Machine<'_>, workload: &Workload, mode: Mode, starts: bool, run: &Run<'_>) -> SectionOutcome {
     let first = &workload.operators[run[0].0[0]];
     let (repeat, every) = (first.repeat, first.every);
@@ -173,55 +247,40 @@ fn section(machine: &Machine<'_>, workload: &Workload, mode: Mode, starts: bool,
         Mode::Fused => (run.len() as f64 * times - f64::from(u8::from(starts))).max(0.0) * machine.step_cycles,
         Mode::Kbk | Mode::Epilogue => 0.0,
     };
-    let mut traffic = Traffic::default();
-    let mut energy = EnergyJ::default();
-    let mut stages = Vec::with_capacity(run.len());
-    let mut by_limit = Limit::ALL.map(|limit| (limit, if limit == Limit::Fill { steps } else { 0.0 }));
-    let (mut busiest, mut mean) = (0.0, 0.0);
-    let mut operators = Vec::new();
-    for (list, timed) in run {
-        let of = traffic_of(workload, timed).times(repeat).shared_by(every);
-        add_energy(
-            machine,
-            workload.tensors[workload.operators[list[0]].inputs[0]].dtype,
-            (timed, times),
-            &of,
-            &mut energy,
-        );
-        traffic.add(&of);
-        by_limit
-            .iter_mut()
-            .filter(|(limit, _)| *limit == timed.limit)
-            .for_each(|(_, sum)| *sum += timed.cycles * times);
-        busiest += timed.busiest_cycles * times;
-        mean += timed.mean_cycles * times;
-        let names: Vec<String> = list.iter().map(|&op| workload.operators[op].name.clone()).collect();
-        operators.extend(names.clone());
-        stages.push(StageOutcome {
-            operators: names,
-            pcus: timed.units,
-            busiest_cycles: (timed.busiest_cycles * times).ceil() as u64,
-            mean_cycles: timed.mean_cycles * times,
-            groups: Vec::new(),
-            mapping: timed.told.clone(),
-        });
-    }
-    let cycles = (by_limit.iter().map(|(_, sum)| sum).sum::<f64>()).ceil() as u64 + launch;
+    let mut all = gathered(machine, workload, run, false);
+    all.by_limit.iter_mut().filter(|(limit, _)| *limit == Limit::Fill).for_each(|(_, sum)| *sum += steps);
+    let cycles = (all.by_limit.iter().map(|(_, sum)| sum).sum::<f64>()).ceil() as u64 + launch;
+    let units = run.iter().map(|(_, timed)| timed.units).max().unwrap_or(0);
+    let name = if mode == Mode::Fused { "program from" } else { "" };
+    let section = finished(machine, all, run, (cycles, launch, units), name);
+    SectionOutcome { repeat, launches, every, phase: first.phase, ..section }
+}
+
+/// The section of kernels that take so many cycles together, with so many cycles of start among them, on so many units. It is named
+/// for its first operator, or without a prefix for all.
+fn finished(
+    machine: &Machine<'_>,
+    all: Gathered,
+    run: &Run<'_>,
+    (cycles, launch, units): (u64, u64, u64),
+    prefix: &str,
+) -> SectionOutcome {
+    let Gathered { operators, stages, traffic, mut energy, by_limit, busiest, mean } = all;
     energy.static_ = cycles as f64 / machine.clock_hz as f64 * machine.static_w;
     let tier = machine.memory.map_or_else(String::new, |tier| tier.name.clone());
     let moving = (traffic.off_chip_bytes() as f64 / machine.memory_bytes_per_cycle).min(cycles as f64);
     let held = run.iter().map(|(_, timed)| timed.held).fold(0.0, f64::max) as u64;
     SectionOutcome {
-        name: if mode == Mode::Fused { format!("program from {}", operators[0]) } else { operators.join("+") },
+        name: if prefix.is_empty() { operators.join("+") } else { format!("{prefix} {}", operators[0]) },
         operators,
-        repeat,
-        launches,
-        every,
-        phase: first.phase,
+        repeat: 1,
+        launches: 1,
+        every: 1,
+        phase: Phase::Forward,
         cycles,
         launch_cycles: launch,
         bound_by: bound_by(&by_limit, launch, busiest > IMBALANCE * mean, &tier),
-        pcus: run.iter().map(|(_, timed)| timed.units).max().unwrap_or(0),
+        pcus: units,
         pmus: 0,
         sram_peak_bytes: held,
         sram_bank_loss_bytes: 0,

@@ -22,6 +22,8 @@ pub struct Extras {
     pub experts: Option<Experts>,
     /// Layers at the front whose feed-forward block has no experts.
     pub dense_layers: u64,
+    /// Tokens are patches of images with so many values, which a product embeds; only the first token of an image has logits.
+    pub patches: Option<u64>,
 }
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): widths.

@@ -2,6 +2,7 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod ends;
 mod expert_presets;
 mod experts;
 mod extras;

@@ -85,8 +85,9 @@ impl Architecture {
 
     /// The first part of a model beyond the usual dimensions, which not every command can take.
     pub fn unusual(&self) -> Option<&'static str> {
-        let Extras { head_width, attention_bias, head_norm, branch_norm, capped_scores, latent, experts, .. } =
-            self.extras;
+        let Extras {
+            head_width, attention_bias, head_norm, branch_norm, capped_scores, latent, experts, patches, ..
+        } = self.extras;
         let parts = [
             (latent.is_some(), "latent attention"),
             (experts.is_some(), "experts"),
@@ -95,6 +96,7 @@ impl Architecture {
             (head_norm, "norms of queries and keys"),
             (branch_norm, "norms behind attention and feed-forward block"),
             (capped_scores, "capped scores"),
+            (patches.is_some(), "patches of images"),
             (matches!(self.activation, Activation::Relu | Activation::GatedGelu), "feed-forward blocks of this kind"),
         ];
         parts.into_iter().find(|(is_there, _)| *is_there).map(|(_, part)| part)
@@ -125,6 +127,7 @@ pub(super) const NO_EXTRAS: Extras = Extras {
     latent: None,
     experts: None,
     dense_layers: 0,
+    patches: None,
 };
 
 pub(super) const GPT2: Architecture = Architecture {
@@ -163,6 +166,16 @@ pub(super) const LLAMA: Architecture = Architecture {
     ..GPT2
 };
 
+/// Classes in place of a vocabulary.
+const VIT: Architecture = Architecture {
+    vocabulary: 1000,
+    position: Position::Learned(197),
+    tied: false,
+    causal: false,
+    extras: Extras { patches: Some(16 * 16 * 3), ..NO_EXTRAS },
+    ..GPT2
+};
+
 const BERT: Architecture = Architecture {
     vocabulary: 30522,
     position: Position::Learned(512),
@@ -181,7 +194,7 @@ const fn gpt2(hidden: u64, layers: u64, heads: u64) -> Architecture {
 const GPT2_SOURCE: &str = "github.com/openai/gpt-2, sizes of the released models";
 
 /// Every preset.
-pub const PRESETS: [Preset; 16] = [
+pub const PRESETS: [Preset; 19] = [
     Preset { name: "gpt2", architecture: GPT2, parameters: 124_000_000, source: GPT2_SOURCE, sequence: 1024 },
     Preset {
         name: "gpt2-medium",
@@ -311,5 +324,35 @@ pub const PRESETS: [Preset; 16] = [
         parameters: 335_141_888,
         source: "Devlin et al. 2018, arXiv:1810.04805 (340 M), released weights",
         sequence: 512,
+    },
+    Preset {
+        name: "vit-base",
+        architecture: VIT,
+        parameters: 86_567_656,
+        source: "Dosovitskiy et al. 2020, arXiv:2010.11929, table 1 (86 M); patches of 16 x 16, 1,000 classes",
+        sequence: 197,
+    },
+    Preset {
+        name: "vit-large",
+        architecture: Architecture { hidden: 1024, layers: 24, heads: 16, kv_heads: 16, feed_forward: 4096, ..VIT },
+        parameters: 304_326_632,
+        source: "Dosovitskiy et al. 2020, arXiv:2010.11929, table 1 (307 M); patches of 16 x 16, 1,000 classes",
+        sequence: 197,
+    },
+    Preset {
+        name: "vit-huge",
+        architecture: Architecture {
+            hidden: 1280,
+            layers: 32,
+            heads: 16,
+            kv_heads: 16,
+            feed_forward: 5120,
+            position: Position::Learned(257),
+            extras: Extras { patches: Some(14 * 14 * 3), ..NO_EXTRAS },
+            ..VIT
+        },
+        parameters: 632_045_800,
+        source: "Dosovitskiy et al. 2020, arXiv:2010.11929, table 1 (632 M); patches of 14 x 14, 1,000 classes",
+        sequence: 257,
     },
 ];

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::experts::{ExpertLoad, Experts};
 use super::extras::Latent;
-use super::preset::{Architecture, Norm, Position};
+use super::preset::{Architecture, Norm};
 use super::storage::{Storage, StorageFormat};
 use crate::diagnostics::Diagnostic;
 
@@ -168,6 +168,10 @@ pub struct WeightFile {
 /// A diagnostic when heads do not divide the width, or groups of them the heads, or a count is zero.
 pub fn write(options: &Options) -> Result<String, Diagnostic> {
     checked(options)?;
+    if options.architecture.extras.patches.is_some() && options.phase != Phase::Forward {
+        let title = "a model of images has a forward phase alone on one chip: it generates no tokens, and the choice of its class token has no gradient here";
+        return Err(Diagnostic::new(title).with_help("use `--phase forward`; `rdusim pod --phase training` trains it"));
+    }
     let mut writer = Writer::new(options, None);
     writer.model();
     Ok(writer.file())
@@ -345,7 +349,7 @@ impl Writer<'_> {
     /// Sizes that only some models have.
     fn dims_of_extras(&self) -> Vec<(&'static str, u64)> {
         let a = &self.options.architecture;
-        let mut dims = vec![("query_width", a.heads * a.head())];
+        let mut dims = vec![("query_width", a.heads * a.head()), ("patch", a.extras.patches.unwrap_or(0))];
         if let Some(Latent { query, key, plain, rotated, value }) = a.extras.latent {
             dims.extend([("key_latent", key), ("query_latent", query.unwrap_or(0)), ("plain", plain)]);
             dims.extend([("rotated", rotated), ("plain_width", a.heads * plain), ("latent_width", a.heads * key)]);
@@ -482,52 +486,6 @@ impl Writer<'_> {
             return;
         }
         self.logits(&last);
-    }
-
-    /// The logits of `x`, and in training their loss.
-    pub(super) fn logits(&mut self, x: &str) {
-        if self.options.architecture.tied {
-            if self.part.is_some_and(|part| !part.has_embedding) {
-                self.matrix("w_tokens", "vocabulary", "hidden");
-            }
-            self.operator("logits", "gemm", &[x, "w_tokens"], "logits", "transpose_b = true");
-        } else {
-            self.matrix("w_logits", "hidden", "vocabulary");
-            self.operator("logits", "gemm", &[x, "w_logits"], "logits", "");
-        }
-        if self.options.phase == Phase::Training {
-            self.tensor("labels", "tokens", "1", "input", "\ndtype = \"fp32\"");
-            self.operator("loss", "cross_entropy", &["logits", "labels"], "loss", "");
-        }
-    }
-
-    pub(super) fn embedding(&mut self) -> String {
-        let a = &self.options.architecture;
-        self.tensor("ids", "tokens", "1", "input", "\ndtype = \"fp32\"");
-        self.matrix("w_tokens", "vocabulary", "hidden");
-        self.operator("embed_tokens", "embedding", &["ids", "w_tokens"], "x_tokens", "");
-        let mut x = "x_tokens".to_owned();
-        let mut tables = Vec::new();
-        if let Position::Learned(rows) = a.position {
-            tables.push(("positions", rows));
-        }
-        if a.token_types > 0 {
-            tables.push(("types", a.token_types));
-        }
-        for (name, rows) in tables {
-            let (ids, table, part, sum) =
-                (format!("ids_{name}"), format!("w_{name}"), format!("x_{name}"), format!("x_with_{name}"));
-            self.tensor(&ids, "tokens", "1", "input", "\ndtype = \"fp32\"");
-            self.matrix(&table, &rows.to_string(), "hidden");
-            self.operator(&format!("embed_{name}"), "embedding", &[&ids, &table], &part, "");
-            self.operator(&format!("add_{name}"), "add", &[&x, &part], &sum, "");
-            x = sum;
-        }
-        if a.embedding_norm {
-            self.norm(&x, "x_embedded");
-            "x_embedded".clone_into(&mut x);
-        }
-        x
     }
 
     /// A block of layers; returns the name of what it makes.

@@ -301,8 +301,7 @@ impl<'t, 's> Graph<'t, 's> {
             let seconds = units.iter().map(|(_, pass)| pass.seconds()).sum();
             return self.compute(&name(work, "part"), seconds);
         }
-        let (table, positions) = job.table_parameters();
-        let parameters = [job.layer_parameters(), table + positions, table];
+        let parameters = [job.layer_parameters(), job.embedding_parameters(), job.logits_parameters()];
         for &(kind, pass) in units {
             let bytes = 2 * parameters[kind];
             // The gradient of a table needs no row of it.
@@ -384,7 +383,7 @@ impl<'t, 's> Graph<'t, 's> {
         let (after, weights) = (self.last, 2 * job.stage_parameters(self.stage));
         let mut waits: Vec<u64> = self.last.into_iter().chain(self.scatters.last().copied()).collect();
         let mut before = self.scatters.last().copied();
-        for &kind in end_collectives(p) {
+        for &kind in end_collectives(self.of.stack.kind, p) {
             let bytes = if kind == CollectiveKind::AllReduce { gradient_parts(job, self.stage)[0] } else { weights };
             let reduced = self.collective("reduce gradients", kind, (bytes, self.replicas()), &[after, before]);
             before = Some(reduced);

@@ -31,6 +31,21 @@ pub(super) fn workload_on_tiles(job: &Job, piece: Piece) -> Result<String, Diagn
     written(job, piece, true)
 }
 
+/// The whole model as one graph, for a chip that has all of it.
+///
+/// # Errors
+/// As [`write_part`].
+pub(super) fn whole(job: &Job) -> Result<String, Diagnostic> {
+    let options = Options {
+        sparsity: job.density.map(|density| Sparsity { density, block: 16 }),
+        recompute: job.parallel.recompute,
+        ..Options::new("the model on one chip", job.architecture, Phase::Training, job.micro_batch, job.sequence)
+    };
+    let part =
+        Part { has_embedding: true, has_logits: true, micro_batches: Some(job.micro_batches()), ..Part::default() };
+    write_part(&options, part)
+}
+
 fn written(job: &Job, piece: Piece, on_tiles: bool) -> Result<String, Diagnostic> {
     let layers = if let Piece::Layers(count) = piece { count } else { 1 };
     let options = Options {

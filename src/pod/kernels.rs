@@ -299,9 +299,14 @@ pub(super) fn expert_products(job: &Job, experts: &Experts, rows: &[u64], parts:
 /// Embedding of the tokens, on the first stage.
 pub(super) fn embedding(job: &Job) -> Passes {
     let Shape { rows, hidden, .. } = Shape::new(job);
-    let backward = vec![Shape::stream(rows, hidden, 5), Shape::stream(rows, hidden, 6)];
+    let (mut first, mut backward) = (Shape::stream(rows, hidden, 4), Shape::stream(rows, hidden, 6));
+    if let Some(values) = job.architecture.extras.patches {
+        // The product and its bias; the gradients of both.
+        (first, backward) = (Shape::product(rows, hidden, values), Shape::product(hidden, values, rows));
+    }
+    let backward = vec![Shape::stream(rows, hidden, 5), backward];
     Passes {
-        forward: vec![Shape::stream(rows, hidden, 4), Shape::stream(rows, hidden, 6), Shape::stream(rows, hidden, 5)],
+        forward: vec![first, Shape::stream(rows, hidden, 6), Shape::stream(rows, hidden, 5)],
         attention: Vec::new(),
         weights: backward.clone(),
         backward,

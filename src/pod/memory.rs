@@ -49,7 +49,7 @@ pub(super) fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let kept = if job.parallel.sp { whole / t } else { 10 * sbh / columns + (whole - 10 * sbh) / t };
     // Saturates where no memory would do.
     let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence * job.tokens()) as f64) as u64;
-    let scores = if matches!(stack, StackKind::Megatron | StackKind::Popart) { scores } else { 0 };
+    let scores = if matches!(stack, StackKind::Megatron | StackKind::Popart | StackKind::Xla) { scores } else { 0 };
     if !job.parallel.gist {
         return (kept, scores);
     }
@@ -208,12 +208,11 @@ fn units(job: &Job, stage: u64) -> Vec<u64> {
     let mut units = vec![job.layer_parameters(); (without * p.schedule.parts()) as usize];
     let of_experts = job.expert_layer_parameters().iter().sum();
     units.resize(units.len() + (with * p.schedule.parts()) as usize, of_experts);
-    let (tokens, positions) = job.table_parameters();
     if stage == 0 {
-        units.push(tokens + positions);
+        units.push(job.embedding_parameters());
     }
     if job.has_logits(stage) {
-        units.push(tokens);
+        units.push(job.logits_parameters());
     }
     units
 }

@@ -10,7 +10,7 @@ use super::system::{Stack, StackKind};
 use super::tensor_comm::TensorComm;
 use crate::arch::Gpu;
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{KernelCall, kernel_cost};
+use crate::gpu::{KernelCall, KernelCost, kernel_cost};
 
 /// Times of a layer of either kind, the embedding and the logits.
 ///
@@ -155,7 +155,7 @@ impl Timer<'_> {
         let backward = again.plus(backward.launched(self.backward_host(launches)));
         let host = self.backward_host(behind + fed.launches[2]);
         let weights = of_weights.plus(fed.products[2]).launched(host);
-        Ok(PieceTime { forward, backward, weights, update: 0.0 })
+        Ok(PieceTime { forward, backward, weights, update: KernelCost::default() })
     }
 
     /// The embedding or the logits.
@@ -165,6 +165,6 @@ impl Timer<'_> {
         let ([own, of_weights], [launches, behind]) = self.split(passes)?;
         let backward = Pass { tensor_comm: backward_comm, ..own }.launched(self.backward_host(launches));
         let weights = of_weights.launched(self.backward_host(behind));
-        Ok(PieceTime { forward, backward, weights, update: 0.0 })
+        Ok(PieceTime { forward, backward, weights, update: KernelCost::default() })
     }
 }

@@ -379,11 +379,6 @@ impl Job {
         self.stage_layers.iter().flat_map(|list| list.iter()).any(StageBlocks::is_uneven)
     }
 
-    /// Tokens of a sequence that have logits.
-    pub fn predicted_tokens(&self) -> u64 {
-        self.predicted.unwrap_or(self.sequence)
-    }
-
     /// Refuses layers of stages that are not the model's, and logits of more tokens than there are.
     fn check_stages(&self) -> Result<(), Diagnostic> {
         if self.predicted_tokens() > self.sequence || self.predicted == Some(0) {
@@ -547,31 +542,6 @@ impl Job {
         stored / self.parallel.tp + biases + norms
     }
 
-    /// Parameters of the token table, and of positions, on a chip.
-    pub fn table_parameters(&self) -> (u64, u64) {
-        let a = &self.architecture;
-        let positions = if let Position::Learned(rows) = a.position { rows.max(self.sequence) * a.hidden } else { 0 };
-        (a.vocabulary.div_ceil(self.parallel.tp) * a.hidden, positions)
-    }
-
-    /// Whether a stage has the logits.
-    pub(super) fn has_logits(&self, stage: u64) -> bool {
-        stage == if self.parallel.schedule.is_v() { 0 } else { self.parallel.pp - 1 }
-    }
-
-    /// Parameters of a stage on a chip.
-    pub fn stage_parameters(&self, stage: u64) -> u64 {
-        let (tokens, positions) = self.table_parameters();
-        let mut all = self.stage_layer_parameters(stage);
-        if stage == 0 {
-            all += tokens + positions;
-        }
-        if self.has_logits(stage) && (stage > 0 || !self.architecture.tied) {
-            all += tokens;
-        }
-        all
-    }
-
     /// FLOP of products in one forward pass of one sequence: stored elements of layers, all scores, logits.
     pub fn forward_flops(&self) -> f64 {
         let a = &self.architecture;
@@ -582,7 +552,7 @@ impl Job {
         let products = (products + self.mean_router_products()) * self.density.unwrap_or(1.0);
         let s = self.sequence as f64;
         let layer = 2.0 * s * products + 4.0 * s * s * a.hidden as f64;
-        a.layers as f64 * layer + 2.0 * self.predicted_tokens() as f64 * (a.hidden * a.vocabulary) as f64
+        a.layers as f64 * layer + self.ends_flops()
     }
 
     /// FLOP of products that are computed again, of one sequence.
@@ -590,11 +560,10 @@ impl Job {
         let a = &self.architecture;
         let s = self.sequence as f64;
         let scores = 4.0 * s * s * (a.hidden * a.layers) as f64;
-        let logits = 2.0 * self.predicted_tokens() as f64 * (a.hidden * a.vocabulary) as f64;
         match self.parallel.recompute {
             Recompute::None => 0.0,
             Recompute::Selective => scores,
-            Recompute::Full => self.forward_flops() - logits,
+            Recompute::Full => self.forward_flops() - self.ends_flops(),
         }
     }
 }

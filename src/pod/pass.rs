@@ -4,6 +4,7 @@ use super::choices::Offload;
 use super::graph::Piece;
 use super::parallel::{Job, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
+use crate::gpu::KernelCost;
 use crate::outcome::Outcome;
 use crate::workload::Phase;
 
@@ -89,7 +90,7 @@ pub(super) struct PieceTime {
     /// The pass for gradients of weights.
     pub weights: Pass,
     /// The optimiser's step, where the chip's simulation has one.
-    pub update: f64,
+    pub update: KernelCost,
 }
 
 /// Times of the pieces that stages are made of.
@@ -124,7 +125,10 @@ impl PieceTime {
             forward: self.forward.plus(other.forward),
             backward: self.backward.plus(other.backward),
             weights: self.weights.plus(other.weights),
-            update: self.update + other.update,
+            update: KernelCost {
+                seconds: self.update.seconds + other.update.seconds,
+                joules: self.update.joules + other.update.joules,
+            },
         }
     }
 
@@ -132,27 +136,35 @@ impl PieceTime {
     #[must_use]
     pub(super) fn scaled(self, n: f64) -> Self {
         let [forward, backward, weights] = [self.forward, self.backward, self.weights].map(|pass| pass.scaled(n));
-        Self { forward, backward, weights, update: self.update * n }
+        let update = KernelCost { seconds: self.update.seconds * n, joules: self.update.joules * n };
+        Self { forward, backward, weights, update }
     }
 
-    /// With the joules of each phase beside static power.
-    #[must_use]
-    pub(super) fn with_energy(mut self, joules: impl Fn(Phase) -> f64) -> Self {
-        (self.forward.joules, self.backward.joules) = (joules(Phase::Forward), joules(Phase::Backward));
-        self
-    }
-
-    /// From the seconds of each phase of a graph that holds forward and backward pass and the update of a micro-batch. Of layers that
-    /// are computed again the backward sections do that too: as much of them as a forward pass takes.
-    pub(super) fn of_phases(job: &Job, piece: Piece, seconds: impl Fn(Phase) -> f64) -> Self {
+    /// From the seconds of each phase of a graph that holds forward and backward pass and the update of a micro-batch, and its joules
+    /// beside static power. Of layers that are computed again the backward sections do that too: as much of them as a forward pass
+    /// takes.
+    pub(super) fn of_phases(
+        job: &Job,
+        piece: Piece,
+        seconds: impl Fn(Phase) -> f64,
+        joules: impl Fn(Phase) -> f64,
+    ) -> Self {
         let (forward, backward) = (seconds(Phase::Forward), seconds(Phase::Backward));
         let is_again = job.parallel.recompute == Recompute::Full && matches!(piece, Piece::Layers(_));
         let again = if is_again { forward.min(backward) } else { 0.0 };
         Self {
-            forward: Pass { compute: forward, ..Pass::default() },
-            backward: Pass { compute: backward - again, recompute: again, ..Pass::default() },
+            forward: Pass { compute: forward, joules: joules(Phase::Forward), ..Pass::default() },
+            backward: Pass {
+                compute: backward - again,
+                recompute: again,
+                joules: joules(Phase::Backward),
+                ..Pass::default()
+            },
             weights: Pass::default(),
-            update: seconds(Phase::Update) * job.micro_batches() as f64,
+            update: KernelCost {
+                seconds: seconds(Phase::Update) * job.micro_batches() as f64,
+                joules: joules(Phase::Update) * job.micro_batches() as f64,
+            },
         }
     }
 }

@@ -8,6 +8,7 @@ use super::collective::{Call, CollectiveKind, Planned};
 use super::engine::{Collective, Passes, ReductionPhase, Stream, Unit};
 use super::parallel::{Job, Parallel};
 use super::pass::{Pass, PieceTime, Pieces};
+use super::system::StackKind;
 use crate::diagnostics::Diagnostic;
 
 /// Kinds of units: their index among the collectives of a stream.
@@ -56,9 +57,9 @@ pub(super) fn pieces_of(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -
 }
 
 /// Collectives of the replicas of a stage on its parameters after the last backward pass, one after the other.
-pub(super) fn end_collectives(p: &Parallel) -> &'static [CollectiveKind] {
+pub(super) fn end_collectives(stack: StackKind, p: &Parallel) -> &'static [CollectiveKind] {
     match p.zero {
-        _ if p.replicas() == 1 => &[],
+        _ if p.replicas() == 1 || stack.reduces_on_the_way() => &[],
         // Weights are gathered at the start of every phase.
         3 if p.tiled.is_phased() => &[CollectiveKind::ReduceScatter],
         2 if p.tiled.is_phased() => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
@@ -75,7 +76,7 @@ pub(super) fn end_collectives(p: &Parallel) -> &'static [CollectiveKind] {
 pub(super) fn tied_bytes(job: &Job) -> Option<u64> {
     let p = &job.parallel;
     let is_shared = job.architecture.tied && p.pp > 1 && !p.schedule.is_v();
-    is_shared.then(|| (2 * job.table_parameters().0).div_ceil(p.sharding()[1]))
+    is_shared.then(|| (2 * job.logits_parameters()).div_ceil(p.sharding()[1]))
 }
 
 /// What the forward and the backward pass of a part of a stage take first: gathering what other stages have sent.
@@ -174,9 +175,9 @@ pub(super) fn streams(
     (groups, holders, actors): (&[Vec<u64>], &[Vec<u64>], &[usize]),
     run: impl Fn(&Call<'_>) -> Result<Planned, Diagnostic>,
 ) -> Result<Vec<Stream>, Diagnostic> {
-    let (tokens, positions) = job.table_parameters();
     let [all, experts] = job.expert_layer_parameters();
-    let sizes = [[job.layer_parameters(), 0], [tokens + positions, 0], [tokens, 0], [all, experts]];
+    let sizes =
+        [[job.layer_parameters(), 0], [job.embedding_parameters(), 0], [job.logits_parameters(), 0], [all, experts]];
     let kinds: &[CollectiveKind] = match job.parallel.zero {
         3 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
         _ => &[CollectiveKind::ReduceScatter],

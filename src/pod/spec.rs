@@ -299,16 +299,15 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
     let names = StackKind::NAMES;
     let kind = names[source.keyword("stack.name", &spec.name, &names.map(|(name, _)| name))?].1;
     let is_rdu = matches!(chip, AnyChip::Rdu(_));
-    let of_rdus = matches!(kind, StackKind::Rdu | StackKind::RduKbk | StackKind::Sambanova);
-    let is_of_another = of_rdus != is_rdu || (kind == StackKind::Popart) != matches!(chip, AnyChip::Bsp(_));
-    if kind != StackKind::Serving && is_of_another {
+    if !kind.runs_on(chip) {
         let title = format!("the stack {:?} does not run on {}", kind.name(), chip.device().name());
         let kind = chip.device().kind();
         return Err(source.error(spec.name.span(), title, format!("the chip is of kind {kind:?}")));
     }
     let field = |key: &str| format!("stack.{}.{key}", kind.name());
     let library = source.name(&field("library"), &spec.library)?;
-    if !protocols.iter().any(|protocol| protocol.library == library) {
+    let needs_protocol = !kind.reduces_on_the_way();
+    if needs_protocol && !protocols.iter().any(|protocol| protocol.library == library) {
         let title = format!("`{}` is {library:?}, which no `[[protocol]]` has", field("library"));
         return Err(source.error(spec.library.span(), title, "expected the `library` of a protocol"));
     }

@@ -4,6 +4,7 @@ use super::choices::{Gradients, Optimizer};
 use super::graph::{self, Piece};
 use super::memory::waiting_of_one;
 use super::on_gpu::on_gpu;
+use super::on_kernels::{on_systolic, on_wafer};
 use super::parallel::{Job, Recompute};
 use super::pass::{Moving, PieceTime, Pieces, dynamic_joules};
 use super::system::{Stack, StackKind, System};
@@ -73,11 +74,8 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
         }
         AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
         AnyChip::Rdu(chip) => on_rdu(chip, stack, job),
-        chip @ (AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
-            let (name, kind) = (chip.device().name(), chip.device().kind());
-            let title = format!("{name} is a chip of kind {kind:?}: systems of such chips are not modelled");
-            Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
-        }
+        AnyChip::Systolic(chip) => on_systolic(chip, stack, job),
+        AnyChip::Wafer(chip) => on_wafer(system, chip, stack, job),
     }
 }
 
@@ -136,7 +134,7 @@ fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
             sections.map(|section| chip.seconds(section.cycles)).sum::<f64>() * stack.kernel_factor
         };
         let joules = |phase| dynamic_joules(&outcome, phase);
-        Ok(PieceTime::of_phases(job, piece, of).with_energy(joules))
+        Ok(PieceTime::of_phases(job, piece, of, joules))
     };
     Pieces::each(job, run)
 }

@@ -133,6 +133,10 @@ pub enum StackKind {
     RduKbk,
     /// A graph program on a chip of tiles, with dropout.
     Popart,
+    /// A program on systolic arrays.
+    Xla,
+    /// A program on a wafer, to which weights stream and from which gradients leave.
+    WeightStreaming,
     /// Prefill and decode alone, at the chip's best: captured graphs of kernels, sections that the chip itself launches.
     Serving,
     /// Prefill and decode as `SambaNova`'s software was measured.
@@ -141,12 +145,14 @@ pub enum StackKind {
 
 impl StackKind {
     /// Names in files and on the command line.
-    pub const NAMES: [(&'static str, Self); 7] = [
+    pub const NAMES: [(&'static str, Self); 9] = [
         ("megatron-2021", Self::Megatron),
         ("flash", Self::Flash),
         ("rdu", Self::Rdu),
         ("rdu-kbk", Self::RduKbk),
         ("popart", Self::Popart),
+        ("xla", Self::Xla),
+        ("weight-streaming", Self::WeightStreaming),
         ("serving", Self::Serving),
         ("sambanova", Self::Sambanova),
     ];
@@ -161,9 +167,26 @@ impl StackKind {
         !matches!(self, Self::Serving | Self::Sambanova)
     }
 
+    /// Whether it runs on a chip.
+    pub fn runs_on(self, chip: &AnyChip) -> bool {
+        match self {
+            Self::Megatron | Self::Flash => matches!(chip, AnyChip::Gpu(_)),
+            Self::Rdu | Self::RduKbk | Self::Sambanova => matches!(chip, AnyChip::Rdu(_)),
+            Self::Popart => matches!(chip, AnyChip::Bsp(_)),
+            Self::Xla => matches!(chip, AnyChip::Systolic(_)),
+            Self::WeightStreaming => matches!(chip, AnyChip::Wafer(_)),
+            Self::Serving => true,
+        }
+    }
+
+    /// Whether gradients of replicas are added up on their way to the memory that has the weights, beside the passes.
+    pub fn reduces_on_the_way(self) -> bool {
+        self == Self::WeightStreaming
+    }
+
     /// Whether it has prefill and decode.
     pub fn serves(self) -> bool {
-        !matches!(self, Self::Megatron | Self::Popart)
+        !matches!(self, Self::Megatron | Self::Popart | Self::Xla | Self::WeightStreaming)
     }
 }
 

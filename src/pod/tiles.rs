@@ -16,6 +16,7 @@ use super::system::{Stack, System};
 use crate::arch::{Bsp, BspPart};
 use crate::bsp::{self, PhaseJob};
 use crate::diagnostics::Diagnostic;
+use crate::gpu::KernelCost;
 use crate::mode::Mode;
 use crate::workload::{self, Phase, Workload};
 
@@ -108,7 +109,7 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
             cycles as f64 / chip.clock_hz as f64 * stack.kernel_factor
         };
         let joules = |phase| dynamic_joules(&outcome, phase);
-        Ok(PieceTime::of_phases(job, piece, of).with_energy(joules))
+        Ok(PieceTime::of_phases(job, piece, of, joules))
     };
     Pieces::each(job, run)
 }
@@ -123,15 +124,14 @@ fn in_phases(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pi
     let gather = phased::activation_gather(system, stack, job)?;
     let streamed = Cell::new([0.0, 0.0]);
     let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
-        let (tokens, positions) = job.table_parameters();
         // Passes that read and write activations between phases, and those that weights come for.
         let (piece, parameters, reads, writes, loads) = match piece {
             Piece::Layers(_) => {
                 (Piece::Layers(layers), layers * job.layer_parameters(), [1.0, 1.0], [0.0, 1.0], [true; 2])
             }
-            Piece::Embedding => (piece, tokens + positions, [0.0, 1.0], [1.0, 0.0], [true; 2]),
+            Piece::Embedding => (piece, job.embedding_parameters(), [0.0, 1.0], [1.0, 0.0], [true; 2]),
             // Forward and backward pass of a micro-batch follow each other.
-            Piece::Logits => (piece, tokens, [1.0, 0.0], [0.0, 1.0], [true, false]),
+            Piece::Logits => (piece, job.logits_parameters(), [1.0, 0.0], [0.0, 1.0], [true, false]),
         };
         let phases = if matches!(piece, Piece::Layers(_)) { job.architecture.layers / layers } else { 1 };
         let around = PhaseJob {
@@ -151,14 +151,16 @@ fn in_phases(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pi
         streamed.set([bytes + found.off_chip_bytes.iter().sum::<f64>(), f64::max(most, found.peak_tile_bytes)]);
         let pass = |at: usize| {
             let each = |seconds: f64| seconds / micro as f64 * stack.kernel_factor;
-            Pass { compute: each(found.compute[at]), waiting: each(found.waiting[at]), ..Pass::default() }
+            let joules = found.joules[at] / micro as f64;
+            Pass { compute: each(found.compute[at]), waiting: each(found.waiting[at]), joules, ..Pass::default() }
         };
         let (forward, mut backward) = (pass(0), pass(1));
         if matches!(piece, Piece::Layers(_)) {
             backward.recompute = forward.compute.min(backward.compute);
             backward.compute -= backward.recompute;
         }
-        Ok(PieceTime { forward, backward, weights: Pass::default(), update: found.update })
+        let update = KernelCost { seconds: found.update, joules: found.joules[2] };
+        Ok(PieceTime { forward, backward, weights: Pass::default(), update })
     };
     let pieces = Pieces::each(job, run)?;
     Ok(Pieces { streamed: streamed.get(), ..pieces })

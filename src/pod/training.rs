@@ -9,6 +9,7 @@ use super::experts::{self, ExpertUse, expert_use};
 use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
+use super::on_kernels;
 use super::optimizer::{gradient_parts, notes as optimizer_notes, state_parts, update};
 use super::parallel::{Job, Schedule};
 use super::pass::{Pass, Pieces};
@@ -21,6 +22,7 @@ use super::system::{Stack, System};
 use super::tensor_comm::{TensorComm, tensor_comm};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
+use crate::gpu::KernelCost;
 use crate::units::Dtype;
 
 /// Whether the chips of a stage are simulated as one, or each on its own.
@@ -106,6 +108,9 @@ pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result
             Diagnostic::new(title).with_help("chips are tp x pp x dp x cp; the system file's levels say how many")
         );
     }
+    if let AnyChip::Wafer(chip) = &system.chip {
+        on_kernels::check_wafers(&chip.name, job)?;
+    }
     let comm = tensor_comm(system, stack, job)?;
     let pieces = pieces(system, stack, job, &comm)?;
     step_of(system, stack, job, detail, (&comm, pieces))
@@ -183,7 +188,7 @@ pub(super) fn update_seconds(
     stage: u64,
 ) -> Result<f64, Diagnostic> {
     let builder = Builder { system, stack, job, pieces: *pieces, network: Network::new(system) };
-    Ok(builder.optimizer(stage, builder.optimizer_share())? + builder.offload(stage)?)
+    Ok(builder.optimizer(stage, builder.optimizer_share())?.seconds + builder.offload(stage)?)
 }
 
 /// Seconds that a transfer of a micro-batch from each stage to the next takes at least.
@@ -230,8 +235,8 @@ impl Builder<'_> {
             return Vec::new();
         }
         let times = self.optimizer(stage, share).ok().zip(self.optimizer(stage, 1.0).ok());
-        let told = |(own, whole): (f64, f64)| {
-            let (own, whole) = (own * 1e3, whole * 1e3);
+        let told = |(own, whole): (KernelCost, KernelCost)| {
+            let (own, whole) = (own.seconds * 1e3, whole.seconds * 1e3);
             format!(
                 "the update of a chip takes {own:.2} ms for its 1/{share} of its stage's weights; the whole takes {whole:.2} ms"
             )
@@ -244,32 +249,29 @@ impl Builder<'_> {
         self.job.parallel.sharding()[0] as f64
     }
 
-    /// Seconds of the optimiser's step of a stage, if `share` chips share its weights out.
-    fn optimizer(&self, stage: u64, share: f64) -> Result<f64, Diagnostic> {
+    /// The optimiser's step of a stage on a chip, if `share` chips share its weights out.
+    fn optimizer(&self, stage: u64, share: f64) -> Result<KernelCost, Diagnostic> {
         let (p, of) = (&self.job.parallel, &self.pieces);
         let AnyChip::Gpu(gpu) = &self.system.chip else {
-            let mut all = of.layers.update * p.schedule.parts() as f64 * self.job.layers_share(stage);
+            let mut all = of.layers.scaled(p.schedule.parts() as f64 * self.job.layers_share(stage));
             if stage == 0 {
-                all += of.embedding.update;
+                all = all.plus(of.embedding);
             }
             if stage + 1 == p.pp {
-                all += of.logits.update;
+                all = all.plus(of.logits);
             }
-            return Ok(all / share);
+            return Ok(all.scaled(1.0 / share).update);
         };
-        update(gpu, self.job, stage, share).map(|cost| cost.seconds)
+        update(gpu, self.job, stage, share)
     }
 
-    /// Joules of a step of so many seconds; of RDUs and chips of tiles the updates' are left out.
+    /// Joules of a step of so many seconds.
     fn energy(&self, step_s: f64) -> f64 {
         let (job, p) = (self.job, &self.job.parallel);
-        let mut all = pass_joules(job, &self.pieces) + static_joules(self.system, job, step_s);
-        if let AnyChip::Gpu(gpu) = &self.system.chip {
-            let updates = if p.schedule.updates_each() { job.micro_batches() } else { 1 };
-            let of_stage = |stage| update(gpu, job, stage, self.optimizer_share()).map_or(0.0, |cost| cost.joules);
-            all += (0..p.pp).map(of_stage).sum::<f64>() * (p.tp * p.replicas() * updates) as f64;
-        }
-        all
+        let updates = if p.schedule.updates_each() { job.micro_batches() } else { 1 };
+        let of_stage = |stage| self.optimizer(stage, self.optimizer_share()).map_or(0.0, |cost| cost.joules);
+        let updates = (0..p.pp).map(of_stage).sum::<f64>() * (p.tp * p.replicas() * updates) as f64;
+        pass_joules(job, &self.pieces) + updates + static_joules(self.system, job, step_s)
     }
 
     /// Seconds that the optimiser's step takes longer if its state lies with the host: 12 bytes a parameter come over the
@@ -285,7 +287,7 @@ impl Builder<'_> {
             return Ok(0.0);
         }
         let moving = bytes as f64 / (self.system.host.link_gb_per_s * 1e9);
-        Ok((moving - self.optimizer(stage, self.optimizer_share())?).max(0.0))
+        Ok((moving - self.optimizer(stage, self.optimizer_share())?.seconds).max(0.0))
     }
 
     /// The demand of transfers of all chips of a stage, or of one of them, to the next stage or the one before.
@@ -310,7 +312,7 @@ impl Builder<'_> {
         let groups = Self::replica_groups(&sets);
         let (mut actors, mut streams) = (Vec::new(), Vec::new());
         for stage in 0..p.pp {
-            let update_ns = ns(self.optimizer(stage, self.optimizer_share())?) + ns(self.offload(stage)?);
+            let update_ns = ns(self.optimizer(stage, self.optimizer_share())?.seconds) + ns(self.offload(stage)?);
             let passes = sharded::passes(self.job, &self.pieces, stage, update_ns);
             // With an update after every micro-batch none is left for the end.
             let optimizer_ns = if p.schedule.never_drains() { 0 } else { update_ns };
@@ -397,7 +399,7 @@ impl Builder<'_> {
     fn reductions(&self, sets: &[Vec<(u64, u64)>]) -> Result<(Vec<Reduction>, Vec<u64>), Diagnostic> {
         let p = &self.job.parallel;
         let (mut list, mut bytes) = (Vec::new(), vec![0; self.network.levels().len()]);
-        let kinds = sharded::end_collectives(p);
+        let kinds = sharded::end_collectives(self.stack.kind, p);
         for stage in (0..p.pp).filter(|_| !kinds.is_empty()) {
             let (weights, gradients) = (self.job.stage_parts(stage), gradient_parts(self.job, stage));
             for (members, ranks) in Self::replica_groups(sets) {

@@ -1,6 +1,6 @@
 //! What energy and starts follow on a wafer, and what cannot be beaten.
 
-use crate::arch::Wafer;
+use crate::arch::{Wafer, WaferExecution};
 use crate::index::Id;
 use crate::kernels::Machine;
 use crate::mode::Mode;
@@ -33,10 +33,11 @@ pub fn bound_cycles(chip: &Wafer, workload: &Workload, mode: Mode) -> u64 {
     for operator in forward.filter(|op| op.kind == OperatorKind::Gemm) {
         operator.inputs.iter().for_each(|&t| is_read[workload.base(t).index()] = true);
     }
-    let weights = workload
-        .tensors
-        .iter_enumerated()
-        .filter(|(id, tensor)| tensor.role == TensorRole::Weight && tensor.view.is_none() && is_read[id.index()]);
+    // A pipeline keeps its weights.
+    let streams = mode != Mode::Fused || chip.execution == WaferExecution::Streaming;
+    let weights = workload.tensors.iter_enumerated().filter(|(id, tensor)| {
+        tensor.role == TensorRole::Weight && tensor.view.is_none() && streams && is_read[id.index()]
+    });
     let streamed: f64 = weights
         .map(|(_, tensor)| (tensor.stored_elements() * tensor.dtype.bytes()) as f64 * tensor.repeat as f64)
         .sum();

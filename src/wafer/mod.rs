@@ -6,6 +6,7 @@
 mod account;
 mod kernel;
 mod outside;
+mod pipeline;
 mod product;
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,7 @@ pub use self::account::bound_cycles;
 
 use self::kernel::Kernel;
 use self::outside::is_kept_outside;
-use crate::arch::Wafer;
+use crate::arch::{Wafer, WaferExecution};
 use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::kernels::{self, Timed};
@@ -39,6 +40,9 @@ fn run_mode(chip: &Wafer, workload: &Workload, mode: Mode) -> Result<Outcome, Di
         Mode::Kbk => workload.operators.ids().map(|op| vec![op]).collect(),
         Mode::Epilogue | Mode::Fused => kernels_with_epilogues(workload),
     };
+    if mode == Mode::Fused && chip.execution == WaferExecution::Pipeline {
+        return pipeline::run(chip, workload, &uses, &lists);
+    }
     let slices: Vec<&[OperatorId]> = lists.iter().map(Vec::as_slice).collect();
     let all = moved(workload, &uses, &slices, &|_| false);
     let held = live(workload, &uses, mode, &lists, &all);
@@ -71,8 +75,9 @@ fn live(workload: &Workload, uses: &Uses, mode: Mode, lists: &[Vec<OperatorId>],
             }
             let readers = uses.consumers(workload, base).iter().filter(|_| mode == Mode::Fused);
             let last = readers.map(|op| kernel_of[op.index()]).max().unwrap_or(at).max(at);
-            // What every repetition of a block keeps for the backward phase is there as often.
-            let times = if mode == Mode::Fused { tensor.repeat } else { 1 };
+            // What every repetition of a block keeps for another phase is there as often.
+            let phase = |at: usize| workload.operators[lists[at][0]].phase;
+            let times = if mode == Mode::Fused && phase(at) != phase(last) { tensor.repeat } else { 1 };
             let bytes = tensor.stored_bytes() as f64 * times as f64;
             changes[at] += bytes;
             changes[last + 1] -= bytes;

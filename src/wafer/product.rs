@@ -52,10 +52,10 @@ pub(super) struct Plan {
 }
 
 /// Bytes of a sum that passes from core to core.
-const SUM_BYTES: f64 = 4.0;
+pub(super) const SUM_BYTES: f64 = 4.0;
 
 /// Elements of each row of a matrix along its slices, added up.
-enum Stored {
+pub(super) enum Stored {
     /// So many in every row.
     Even(f64),
     /// Those of the rows before each, and of all at the end.
@@ -63,7 +63,7 @@ enum Stored {
 }
 
 impl Stored {
-    fn of(rows: u64, each: u64, mask: Option<&BlockMask>) -> Self {
+    pub(super) fn of(rows: u64, each: u64, mask: Option<&BlockMask>) -> Self {
         debug_assert!(mask.is_none_or(|mask| mask.rows() == rows), "a mask of the matrix that moves");
         let Some(mask) = mask.filter(|mask| mask.rows() == rows) else { return Self::Even(each as f64) };
         let mut of_block = vec![0u64; mask.k_blocks() as usize];
@@ -87,7 +87,7 @@ impl Stored {
     }
 
     /// Elements of the fullest of so many equal slices of the rows, and of all.
-    fn fullest(&self, rows: u64, slices: u64) -> (f64, f64) {
+    pub(super) fn fullest(&self, rows: u64, slices: u64) -> (f64, f64) {
         let each = rows.div_ceil(slices);
         match self {
             Self::Even(columns) => (each as f64 * columns, rows as f64 * columns),

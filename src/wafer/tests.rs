@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::sparsity::BlockMask;
 use crate::workload::{self, Workload};
 
-fn chip(sets: &[&str]) -> Wafer {
+pub(super) fn chip(sets: &[&str]) -> Wafer {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
     match arch::open(Path::new("arch/cs2.toml"), &sets) {
         Ok(AnyChip::Wafer(chip)) => *chip,
@@ -21,7 +21,7 @@ fn chip(sets: &[&str]) -> Wafer {
     }
 }
 
-fn loaded(name: &str, sets: &[String]) -> Workload {
+pub(super) fn loaded(name: &str, sets: &[String]) -> Workload {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
     workload::load(Path::new(&format!("workloads/{name}.toml")), &sets, 0).expect("a workload")
 }

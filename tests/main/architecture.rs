@@ -56,6 +56,8 @@ const MODULES: [(&str, &[&str]); 33] = [
             "compile",
             "gpu",
             "bsp",
+            "systolic",
+            "wafer",
         ],
     ),
     ("map", &["diagnostics", "index", "mode", "arch", "workload", "program", "cost", "outcome", "bsp"]),

@@ -57,3 +57,56 @@ fn weights_stream_over_a_wafer_forward_and_backward_and_gradients_leave() {
     let (read, written) = moved(&runs[2], "d_w_down");
     assert_eq!((read, written), (0, stored));
 }
+
+/// A step of training on many chips.
+fn step(words: &str) -> Value {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let words = format!("pod {words} --phase training --format json");
+    let (code, stdout, stderr) = rdusim(directory.path(), &words.split(' ').collect::<Vec<_>>());
+    assert_eq!(code, Some(0), "{stderr}");
+    serde_json::from_str(&stdout).expect("JSON")
+}
+
+fn seconds(step: &Value, part: &str) -> f64 {
+    if part == "step" { &step["step_s"] } else { &step["time_s"][part] }.as_f64().expect("seconds")
+}
+
+#[test]
+fn a_cube_of_systolic_arrays_reduces_gradients_on_its_torus() {
+    let run = |parallel: &str, batch: u64| {
+        step(&format!("tpu-v4-64 --model gpt2 --seq 256 --stack xla --batch {batch} --parallel {parallel}"))
+    };
+    let (one, all) = (run("dp=1", 1), run("dp=64", 64));
+    assert!((seconds(&one, "compute") / seconds(&all, "compute") - 1.0).abs() < 1e-9);
+    // 2 (n - 1) / n of 2 bytes a parameter over six links of 45 GB/s, of which 0.9 are sustained, at least.
+    let least = 2.0 * 63.0 / 64.0 * 2.0 * 124.4e6 / (6.0 * 45e9 * 0.9);
+    assert!((least..4.0 * least).contains(&seconds(&all, "data_comm_exposed")), "{least} {}", all["time_s"]);
+    // Tensor ranks exchange sums, and the parts of time add up.
+    let tensor = run("tp=4,dp=16", 64);
+    assert!(seconds(&tensor, "tensor_comm_exposed") > 0.0);
+    for step in [&one, &all, &tensor] {
+        let parts: f64 = step["time_s"].as_object().expect("parts").values().filter_map(Value::as_f64).sum();
+        assert!((parts / seconds(step, "step") - 1.0).abs() < 1e-6, "{parts}");
+        assert!(seconds(step, "step") >= step["bound_s"].as_f64().expect("a bound"));
+    }
+}
+
+#[test]
+fn wafers_take_their_share_of_a_batch_and_wait_a_little_longer_for_weights() {
+    let run = |dp: u64| {
+        step(&format!("cs2-cluster --model gpt2 --seq 512 --batch {} --micro-batch 8 --parallel dp={dp}", 8 * dp))
+    };
+    let (one, sixteen) = (run(1), run(16));
+    let ratio = seconds(&sixteen, "step") / seconds(&one, "step");
+    assert!(ratio > 1.0 && ratio < 1.2, "{ratio}");
+    assert!(seconds(&sixteen, "data_comm_exposed").abs() < 1e-12);
+    // Every pass streams all weights in, and the gradients out behind them: 124 M of 2 bytes three times over 150 GB/s.
+    assert!(seconds(&one, "step") > 3.0 * 2.0 * 124.4e6 / 150e9);
+    // Of the layers that are computed again only their inputs are kept, so that so large a batch fits.
+    let large = step("cs2-cluster --model gpt-13b --batch 12 --micro-batch 12 --seq 2048 --parallel recompute=full");
+    assert!(large["mfu"].as_f64().expect("a share") > 0.02);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let words = "pod cs2-cluster --model gpt2 --phase training --batch 8 --parallel tp=2";
+    let (code, stdout, stderr) = rdusim(directory.path(), &words.split(' ').collect::<Vec<_>>());
+    assert!(code == Some(2) && stdout.is_empty() && stderr.contains("data parallel"), "{stderr}");
+}

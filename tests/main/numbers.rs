@@ -195,6 +195,7 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
     let sparse = model::Sparsity { density: 0.4, block: 4 };
     let mut list = vec![
         model_of(&small("gpt2", Phase::Forward)),
+        model_of(&small("vit-base", Phase::Forward)),
         model_of(&trained),
         model_of(&Options { recompute: model::Recompute::Selective, ..trained.clone() }),
         model_of(&small("llama2-70b", Phase::Training)),

@@ -72,7 +72,8 @@ fn what_is_divided_moves_the_bytes_of_its_closed_forms() {
     };
     let job = job("tp=2,dp=4");
     let micro = job.micro_batches();
-    let (tokens, positions) = job.table_parameters();
+    let tokens = job.logits_parameters();
+    let positions = job.embedding_parameters() - tokens;
     let layers = 16 * job.layer_parameters();
     // Of 8 chips, what each sends of so many parameters of 2 bytes.
     let sent = |kind, parameters: u64| (least_bytes(kind, 4, 2 * parameters) * 8.0).round() as u64;

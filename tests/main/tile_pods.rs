@@ -231,3 +231,22 @@ fn a_trillion_parameters_say_what_would_make_them_fit() {
     let fits = run("tp=128,tp2=16,dp=4,zero=3,recompute=full,schedule=phased:1");
     assert!(fits.status.success(), "{}", String::from_utf8_lossy(&fits.stderr));
 }
+
+#[test]
+fn a_model_of_images_embeds_patches_and_has_logits_of_one_token() {
+    for system in ["ipu-pod16", "dgx-a100", "sn40l-16"] {
+        let step = step(system, "vit-large", "dp=2", &["--batch", "16", "--micro-batch", "2"]);
+        let weights = step["memory_bytes"]["weights"].as_u64().expect("bytes");
+        // Published parameters but the class token, the last norm and the bias of the classes.
+        assert_eq!(weights, 2 * (304_326_632 - 1024 - 2 * 1024 - 1000), "{system}");
+        if system == "dgx-a100" {
+            // Three times 197 tokens through 24 layers of 12 h^2 and their scores, the product of the patches, one token's classes.
+            let (s, h) = (197.0, 1024.0);
+            let forward = 24.0 * (24.0 * s * h * h + 4.0 * s * s * h) + 2.0 * s * 768.0 * h + 2.0 * h * 1000.0;
+            let found = step["bound_s"].as_f64().expect("seconds") * 2.0 * 311.87e12;
+            assert!((found / (3.0 * 16.0 * forward) - 1.0).abs() < 0.01, "{found}");
+        }
+    }
+    let refused = rdusim(&["model", "vit-base", "--phase", "decode"]);
+    assert_eq!(refused.status.code(), Some(2));
+}

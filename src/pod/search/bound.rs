@@ -16,6 +16,7 @@ use super::super::parallel::{Job, Recompute, Schedule};
 use super::super::pass::{Pass, PieceTime, Pieces};
 use super::super::sharded::{end_collectives, ns};
 use super::super::stage::{finished, raw_pieces};
+use super::super::system::StackKind;
 use super::super::tensor_comm::{TensorComm, tensor_comm};
 use super::super::training::{hops, update_seconds};
 use super::space::Search;
@@ -128,14 +129,14 @@ impl<'s> Bounds<'s> {
     }
 
     /// Collectives of replicas in a step, with how often each is done: those of streams, and those after the last pass.
-    fn reductions(job: &Job) -> (Repeated, Repeated) {
+    fn reductions(stack: StackKind, job: &Job) -> (Repeated, Repeated) {
         let p = &job.parallel;
         let key = |kind, bytes: u64| (p.tp, p.replicas(), bytes, kind);
         // Of experts, which fewer chips have, nothing is counted.
         let of_stage = |kind| {
             if kind == CollectiveKind::AllReduce { gradient_parts(job, 0)[0] } else { 2 * job.stage_parts(0)[0] }
         };
-        let after = end_collectives(p).iter().map(|kind| (1, key(*kind, of_stage(*kind)))).collect();
+        let after = end_collectives(stack, p).iter().map(|kind| (1, key(*kind, of_stage(*kind)))).collect();
         let layers = job.passes() * job.layers_of_part() * p.schedule.parts();
         let layer = 2 * job.layer_parameters().min(job.expert_layer_parameters()[0]);
         let kinds: &[(u64, CollectiveKind)] = match p.zero {
@@ -162,7 +163,7 @@ impl<'s> Bounds<'s> {
             self.hops.extend(of.par_iter().map(|(key, job)| (*key, hops(system, stack, job))).collect::<Vec<_>>());
 
             let all = jobs.iter().flat_map(|job| {
-                let (streams, after) = Self::reductions(job);
+                let (streams, after) = Self::reductions(self.search.stack.kind, job);
                 streams.into_iter().chain(after).map(|(_, key)| key)
             });
             let keys = missing(&self.reduces, all);
@@ -269,7 +270,7 @@ impl<'s> Bounds<'s> {
             let sum = |list: &[(u64, ReduceKey)]| -> f64 {
                 list.iter().map(|(times, key)| *times as f64 * self.reduces.get(key).copied().unwrap_or(0.0)).sum()
             };
-            let (streams, after) = Self::reductions(job);
+            let (streams, after) = Self::reductions(self.search.stack.kind, job);
             times.reduce = ns(sum(&after));
             // Gathers and scatters are streams of their own.
             times.streams = streams.iter().map(|of| ns(sum(std::slice::from_ref(of)))).max().unwrap_or(0);

@@ -1,0 +1,418 @@
+//! A small model as a pipeline: every operator has cores of its own, which keep its weights, and items follow one another through all.
+//!
+//! A core of a product has a slice of the depth and a group of the columns. An activation that arrives triggers a multiplication by
+//! the stored elements of its row in that group (AXPY); sums are passed on along the slices. Cores are dealt out so that the slowest
+//! stage is as fast as may be: the least period for which all stages find their cores, by bisection over the periods that stages can
+//! have. An item is a sequence where operators mix the rows of one (attention), else a row.
+
+use super::account;
+use super::outside::runs_outside;
+use super::product::{SUM_BYTES, Stored};
+use crate::arch::Wafer;
+use crate::diagnostics::Diagnostic;
+use crate::kernels::{self, Limit, Timed};
+use crate::mode::Mode;
+use crate::outcome::Outcome;
+use crate::units::ByteSize;
+use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, most_elements};
+
+/// One way to lay a stage on cores.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Way {
+    cores: u64,
+    /// Cycles that it takes for an item, and whether links are what takes them.
+    cycles: f64,
+    on_links: bool,
+    slices: u64,
+    groups: u64,
+    /// Bytes over links for an item.
+    link_bytes: f64,
+}
+
+/// An operator with what is computed behind it, as often as it is repeated.
+struct Stage {
+    copies: u64,
+    /// From few cores to many, each faster than the one before.
+    ways: Vec<Way>,
+    /// Multiplications of an item, and bytes between memories and units.
+    macs: f64,
+    sram_bytes: f64,
+    /// Bytes of its weights.
+    weight_bytes: f64,
+}
+
+/// A product of a stage, for one item.
+struct Matrix {
+    /// Matrices side by side: heads.
+    count: u64,
+    rows: f64,
+    columns: u64,
+    depth: u64,
+    element_bytes: f64,
+    macs: u64,
+    stored: Stored,
+    /// It is a weight: it takes memory throughout.
+    stays: bool,
+    /// Bytes of a stored element.
+    stored_bytes: f64,
+}
+
+/// Runs a graph as a pipeline.
+///
+/// # Errors
+/// Operators of a training step, and weights or activations that the cores have no room for.
+pub(super) fn run(
+    chip: &Wafer,
+    workload: &Workload,
+    uses: &Uses,
+    lists: &[Vec<OperatorId>],
+) -> Result<Outcome, Diagnostic> {
+    if let Some(trained) = workload.operators.iter().find(|operator| operator.phase != Phase::Forward) {
+        let title = format!("`program.execution` is \"pipeline\", and `{}` is of a training step", trained.name);
+        return Err(Diagnostic::new(title).with_help("use \"streaming\": a pipeline has forward phases alone"));
+    }
+    let items = items(workload);
+    let stages: Vec<Stage> = lists.iter().map(|list| stage(chip, workload, list, items as f64)).collect();
+    let (inward, outward) = crossing(workload);
+    let io = (bytes(&inward) + bytes(&outward)) / items as f64 / chip.memory_bytes_per_cycle();
+    let chosen = chosen(&stages, chip.core.count).ok_or_else(|| too_large(chip, workload, &stages))?;
+    let held = stages.iter().map(|stage| stage.weight_bytes * stage.copies as f64).sum::<f64>()
+        + waiting(workload, uses, lists, items as f64);
+    if held > chip.activation_bytes() {
+        return Err(too_large_bytes(chip, workload, held));
+    }
+    let slowest = chosen.iter().fold(chosen[0], |most, way| if way.cycles > most.cycles { *way } else { most });
+    let period = slowest.cycles.max(io);
+    let hops = |way: &Way| (way.slices + way.groups) as f64 * chip.fabric.hop_cycles;
+    let latency = chip.memory.iter().next().map_or(0.0, |tier| tier.latency_ns * chip.clock_hz as f64 / 1e9);
+    let fill: f64 =
+        stages.iter().zip(&chosen).map(|(stage, way)| stage.copies as f64 * (way.cycles + hops(way))).sum::<f64>()
+            + latency;
+    let steady = period * items.saturating_sub(1) as f64;
+    let limit = match () {
+        () if fill > steady => Limit::Fill,
+        () if io > slowest.cycles => Limit::Memory,
+        () if slowest.on_links => Limit::Link,
+        () => Limit::Compute,
+    };
+    let timed: Vec<Timed> = stages
+        .iter()
+        .zip(&chosen)
+        .zip(lists)
+        .map(|((stage, way), list)| {
+            let moved = |tensors: &[(TensorId, f64)], is_of: &dyn Fn(TensorId) -> bool| {
+                tensors.iter().copied().filter(|(tensor, _)| is_of(*tensor)).collect::<Vec<_>>()
+            };
+            let first_reader =
+                |tensor: TensorId| uses.consumers(workload, tensor).first().is_some_and(|op| list.contains(op));
+            let maker =
+                |tensor: TensorId| list.iter().any(|&op| workload.base(workload.operators[op].output) == tensor);
+            let busy = way.cycles * items as f64;
+            Timed {
+                cycles: busy,
+                limit,
+                busiest_cycles: busy,
+                mean_cycles: busy,
+                units: way.cores * stage.copies,
+                reads: moved(&inward, &first_reader),
+                writes: moved(&outward, &maker),
+                buffer_bytes: stage.sram_bytes * items as f64,
+                link_bytes: way.link_bytes * items as f64,
+                macs: stage.macs * items as f64,
+                zero_macs: 0.0,
+                held,
+                told: format!(
+                    "{} x ({} slices x {} groups), {:.0} cycles an item of {items}",
+                    stage.copies, way.slices, way.groups, way.cycles
+                ),
+            }
+        })
+        .collect();
+    let machine = account::machine(chip, workload, Mode::Fused);
+    let mut outcome = kernels::pipeline(&machine, workload, lists, &timed, (fill + steady, limit));
+    outcome.notes = vec![
+        format!(
+            "a pipeline of {} operators side by side: {items} items, a period of {period:.0} cycles, {:.0} cycles through all",
+            stages.iter().map(|stage| stage.copies).sum::<u64>(),
+            fill
+        ),
+        format!(
+            "weights stay on the wafer; with what waits between operators they take {} of {}",
+            ByteSize(held as u64),
+            ByteSize(chip.activation_bytes() as u64)
+        ),
+    ];
+    Ok(outcome)
+}
+
+fn bytes(list: &[(TensorId, f64)]) -> f64 {
+    list.iter().map(|(_, bytes)| bytes).sum()
+}
+
+/// Sequences where rows of one are mixed, else rows of the largest product.
+fn items(workload: &Workload) -> u64 {
+    let products = || workload.operators.iter_enumerated().filter(|(_, operator)| operator.kind == OperatorKind::Gemm);
+    let is_weight = |t: TensorId| workload.tensors[workload.base(t)].role == TensorRole::Weight;
+    let mixing = products().filter(|(_, operator)| !operator.inputs.iter().any(|&t| is_weight(t)));
+    let instances = mixing.filter_map(|(op, _)| workload.form(op)).map(|form| form.instances).max();
+    let rows = || products().filter_map(|(op, _)| workload.form(op)).map(|form| form.m * form.instances).max();
+    instances.or_else(rows).unwrap_or(1).max(1)
+}
+
+/// Tensors that enter the graph and leave it, with their bytes, weights left out.
+fn crossing(workload: &Workload) -> (Vec<(TensorId, f64)>, Vec<(TensorId, f64)>) {
+    let of = |role: TensorRole| {
+        let all = workload.tensors.iter_enumerated().filter(|(_, tensor)| tensor.role == role && tensor.view.is_none());
+        all.map(|(id, tensor)| (id, tensor.stored_bytes() as f64 * tensor.repeat as f64)).collect()
+    };
+    (of(TensorRole::Input), of(TensorRole::Output))
+}
+
+/// Bytes of the items that wait between a stage that makes a tensor and the last that reads it, one more than stages between them.
+fn waiting(workload: &Workload, uses: &Uses, lists: &[Vec<OperatorId>], items: f64) -> f64 {
+    let at = |op: OperatorId| lists.iter().position(|list| list.contains(&op));
+    let of = |(made, list): (usize, &Vec<OperatorId>)| {
+        let own = list.iter().map(|&op| workload.base(workload.operators[op].output));
+        own.map(|tensor| {
+            let last = uses.consumers(workload, tensor).iter().filter_map(|&op| at(op)).max().unwrap_or(made);
+            let tensor = &workload.tensors[tensor];
+            tensor.stored_bytes() as f64 * tensor.repeat as f64 / items * (last.saturating_sub(made) + 1) as f64
+        })
+        .sum::<f64>()
+    };
+    lists.iter().enumerate().map(of).sum()
+}
+
+fn stage(chip: &Wafer, workload: &Workload, list: &[OperatorId], items: f64) -> Stage {
+    let copies = workload.operators[list[0]].repeat;
+    let gemm = list.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Gemm);
+    let matrix = gemm.map(|op| matrix(chip, workload, op, items));
+    let functions: f64 = list.iter().map(|&op| function_cycles(chip, workload, op) / items).sum();
+    let element = workload.tensors[workload.operators[list[0]].output].dtype.bytes() as f64;
+    let macs = matrix.as_ref().map_or(0.0, Matrix::all_macs);
+    Stage {
+        copies,
+        ways: ways(chip, matrix.as_ref(), functions),
+        macs,
+        sram_bytes: macs * (element + 2.0 * SUM_BYTES) + functions * element,
+        weight_bytes: matrix.as_ref().filter(|matrix| matrix.stays).map_or(0.0, Matrix::bytes),
+    }
+}
+
+/// Vector cycles of a function on one core.
+fn function_cycles(chip: &Wafer, workload: &Workload, op: OperatorId) -> f64 {
+    let operator = &workload.operators[op];
+    if operator.kind == OperatorKind::Gemm || runs_outside(workload, op) {
+        return 0.0;
+    }
+    let lanes = chip.core.macs.get(&workload.tensors[operator.output].dtype).copied().unwrap_or(1);
+    most_elements(workload, op) as f64 / lanes as f64 * operator.kind.vector_steps() as f64
+}
+
+fn matrix(chip: &Wafer, workload: &Workload, op: OperatorId, items: f64) -> Matrix {
+    let operator = &workload.operators[op];
+    let (a, b) = (operator.inputs[0], operator.inputs[1]);
+    let form = workload.form(op).unwrap_or(crate::workload::GemmForm::plain(1, 1, 1));
+    let tensor = &workload.tensors[b];
+    let dtype = workload.tensors[a].dtype;
+    let mask = tensor.mask.as_deref();
+    let index = if mask.is_some() { chip.index_bytes } else { 0.0 };
+    Matrix {
+        count: form.heads.max(1),
+        rows: form.m as f64 * form.instances as f64 / items,
+        columns: form.n,
+        depth: form.k,
+        element_bytes: dtype.bytes() as f64,
+        macs: chip.core.macs.get(&dtype).copied().unwrap_or(1),
+        stored: Stored::of(form.k, form.n, mask),
+        stays: workload.tensors[workload.base(b)].role == TensorRole::Weight,
+        stored_bytes: tensor.dtype.bytes() as f64 + index,
+    }
+}
+
+impl Matrix {
+    /// Stored elements of all matrices.
+    fn elements(&self) -> f64 {
+        self.stored.fullest(self.depth, 1).1 * self.count as f64
+    }
+
+    fn bytes(&self) -> f64 {
+        self.elements() * self.stored_bytes
+    }
+
+    fn all_macs(&self) -> f64 {
+        self.elements() * self.rows
+    }
+
+    /// An item on cores of so many slices and groups, functions left out; `None` if a core has no room for its part.
+    fn way(&self, chip: &Wafer, (slices, groups): (u64, u64)) -> Option<Way> {
+        let (depth, columns) = (self.depth.div_ceil(slices) as f64, self.columns.div_ceil(groups) as f64);
+        // Elements of a core: of the fullest slice, evenly over its groups.
+        let elements = self.stored.fullest(self.depth, slices).0 / groups as f64;
+        if elements * self.stored_bytes > chip.core.sram_bytes as f64 * chip.core.activation_share {
+            return None;
+        }
+        let vectors = (elements / depth / self.macs as f64).ceil();
+        let passes = if slices > 1 { (columns / self.macs as f64).ceil() } else { 0.0 };
+        let busy = self.rows * (depth * (vectors + chip.core.weight_cycles) + passes);
+        let sums = if slices > 1 { columns * SUM_BYTES } else { 0.0 };
+        let activations = depth * self.element_bytes;
+        let links = self.rows * sums.max(activations) / chip.fabric.link_bytes_per_cycle;
+        let cores = slices.saturating_mul(groups).saturating_mul(self.count);
+        let link_bytes = self.rows * (sums + activations) * cores as f64;
+        Some(Way { cores, cycles: busy.max(links), on_links: links > busy, slices, groups, link_bytes })
+    }
+}
+
+/// Powers of two, and one and a half times them, up to a number, and the number.
+fn sizes(most: u64) -> impl Iterator<Item = u64> {
+    let powers = std::iter::successors(Some(1u64), |&size| size.checked_mul(2)).take_while(move |&size| size < most);
+    powers.flat_map(|size| [size, size + size / 2]).filter(move |&size| size < most).chain([most])
+}
+
+/// All ways to lay a stage on the wafer that are faster than any with fewer cores.
+fn ways(chip: &Wafer, matrix: Option<&Matrix>, functions: f64) -> Vec<Way> {
+    let mut all: Vec<Way> = Vec::new();
+    let mut add = |way: Way| {
+        if way.cores <= chip.core.count {
+            let functions = functions / way.cores as f64;
+            all.push(Way { cycles: way.cycles + functions, on_links: way.on_links && way.cycles > functions, ..way });
+        }
+    };
+    match matrix {
+        Some(matrix) => {
+            for slices in sizes(matrix.depth) {
+                sizes(matrix.columns).filter_map(|groups| matrix.way(chip, (slices, groups))).for_each(&mut add);
+            }
+        }
+        None => {
+            let of = |cores| Way { cores, cycles: 0.0, on_links: false, slices: cores, groups: 1, link_bytes: 0.0 };
+            sizes(chip.core.count).map(of).for_each(add);
+        }
+    }
+    all.sort_by(|a, b| a.cores.cmp(&b.cores).then(a.cycles.total_cmp(&b.cycles)));
+    let mut least = f64::INFINITY;
+    all.retain(|way| {
+        let is_faster = way.cycles < least;
+        least = least.min(way.cycles);
+        is_faster
+    });
+    all
+}
+
+/// The ways with the least period that all cores together allow; `None` if they are too few for any.
+fn chosen(stages: &[Stage], cores: u64) -> Option<Vec<Way>> {
+    let mut periods: Vec<f64> = stages.iter().flat_map(|stage| stage.ways.iter().map(|way| way.cycles)).collect();
+    periods.sort_by(f64::total_cmp);
+    let within = |period: f64| -> Option<Vec<Way>> {
+        let found: Option<Vec<Way>> =
+            stages.iter().map(|stage| stage.ways.iter().find(|way| way.cycles <= period).copied()).collect();
+        let needed = |ways: &Vec<Way>| -> u64 {
+            stages
+                .iter()
+                .zip(ways)
+                .map(|(stage, way)| stage.copies.saturating_mul(way.cores))
+                .fold(0, u64::saturating_add)
+        };
+        found.filter(|ways| needed(ways) <= cores)
+    };
+    let first = periods.partition_point(|&period| within(period).is_none());
+    periods.get(first).and_then(|&period| within(period))
+}
+
+fn too_large(chip: &Wafer, workload: &Workload, stages: &[Stage]) -> Diagnostic {
+    let needed: u64 = stages
+        .iter()
+        .map(|stage| stage.ways.first().map_or(u64::MAX, |way| way.cores.saturating_mul(stage.copies)))
+        .fold(0, u64::saturating_add);
+    let title = if needed == u64::MAX {
+        format!(
+            "`{}` as a pipeline does not fit {}: the weights of an operator have no room on all cores",
+            workload.name, chip.name
+        )
+    } else {
+        format!(
+            "`{}` as a pipeline needs {needed} cores at least for its weights, {} has {}",
+            workload.name, chip.name, chip.core.count
+        )
+    };
+    Diagnostic::new(title).with_help("set `program.execution` to \"streaming\", or use a smaller model")
+}
+
+fn too_large_bytes(chip: &Wafer, workload: &Workload, held: f64) -> Diagnostic {
+    let title = format!(
+        "`{}` as a pipeline does not fit {}: weights and what waits between operators take {}, the cores have room for {}",
+        workload.name,
+        chip.name,
+        ByteSize(held as u64),
+        ByteSize(chip.activation_bytes() as u64)
+    );
+    Diagnostic::new(title)
+        .with_help("set `program.execution` to \"streaming\", or use a smaller model or shorter sequences")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{chip, loaded};
+    use super::*;
+    use crate::wafer;
+
+    fn pipeline(sets: &[&str], workload: &Workload) -> Result<Outcome, Diagnostic> {
+        let chip = chip(&[&["arch.program.execution=pipeline"], sets].concat());
+        wafer::run(&chip, workload, &[Mode::Fused]).map(|mut outcomes| outcomes.remove(0))
+    }
+
+    #[test]
+    fn cores_are_dealt_out_for_the_least_period() {
+        let way = |cores, cycles| Way { cores, cycles, on_links: false, slices: cores, groups: 1, link_bytes: 0.0 };
+        let stage = |copies, ways: Vec<Way>| Stage { copies, ways, macs: 0.0, sram_bytes: 0.0, weight_bytes: 0.0 };
+        let stages =
+            [stage(1, vec![way(1, 100.0), way(2, 50.0), way(4, 25.0)]), stage(2, vec![way(1, 60.0), way(3, 20.0)])];
+        let cores = |count| chosen(&stages, count).map(|ways| ways.iter().map(|way| way.cores).collect::<Vec<_>>());
+        assert_eq!(cores(2), None);
+        assert_eq!(cores(3), Some(vec![1, 1]));
+        assert_eq!(cores(4), Some(vec![2, 1]));
+        assert_eq!(cores(9), Some(vec![2, 3]));
+        assert_eq!(cores(10), Some(vec![4, 3]));
+    }
+
+    #[test]
+    fn by_hand() {
+        // A matrix of 8 x 16 on 2 slices x 4 groups of cores that do 4 multiplications: for a row 4 activations arrive, a vector and
+        // a cycle each, and a vector of sums is passed on.
+        let chip = chip(&["arch.fabric.link_bytes_per_cycle=64"]);
+        let matrix = Matrix {
+            count: 1,
+            rows: 1.0,
+            columns: 16,
+            depth: 8,
+            element_bytes: 2.0,
+            macs: 4,
+            stored: Stored::of(8, 16, None),
+            stays: true,
+            stored_bytes: 2.0,
+        };
+        let on =
+            |slices, groups| matrix.way(&chip, (slices, groups)).map(|way| (way.cores, way.cycles, way.link_bytes));
+        // Four activations of two bytes and four sums of four for each core.
+        assert_eq!(on(2, 4), Some((8, 9.0, 8.0 * 24.0)));
+        assert_eq!(on(1, 1), Some((1, 8.0 * 5.0, 16.0)));
+    }
+
+    #[test]
+    fn more_rows_take_a_period_each_and_more_cores_are_no_slower() {
+        let cycles = |tokens: u64, sets: &[&str]| {
+            let workload = loaded("gpt13b-mlp", &[format!("workload.dims.tokens={tokens}")]);
+            let outcome = pipeline(sets, &workload).expect("it fits");
+            assert!(outcome.bound_cycles <= outcome.cycles, "{} of {}", outcome.bound_cycles, outcome.cycles);
+            // Only activations cross the edge.
+            assert_eq!(outcome.traffic().off_chip_bytes(), 2 * tokens * 5120 * 2);
+            outcome.cycles as f64
+        };
+        let [one, thousand, two] = [1, 1001, 2001].map(|tokens| cycles(tokens, &[]));
+        assert!(((two - thousand) / (thousand - one) - 1.0).abs() < 0.01, "{one} {thousand} {two}");
+        assert!(cycles(1001, &["arch.core.count=400000"]) >= thousand);
+        let refused = pipeline(&["arch.core.count=1000"], &loaded("gpt13b-mlp", &[])).expect_err("no room");
+        assert!(refused.to_string().contains("pipeline"), "{refused}");
+    }
+}
