@@ -322,6 +322,8 @@ pub(super) struct ExpertComm {
     /// Seconds of one way of all tokens of a micro-batch, and of these those before the bytes.
     seconds: f64,
     latency: f64,
+    /// Bytes of the rows that a chip brings to one way, in the mean of all chips.
+    pub bytes: u64,
     /// Bytes of one way by level.
     pub by_level: Vec<u64>,
 }
@@ -352,7 +354,8 @@ impl ExpertComm {
         };
         let planned = plan(&network, &system.protocols, &stack.library, None, &call)?;
         if is_even {
-            return Ok(Self { seconds: planned.seconds, latency: planned.latency_s, by_level: planned.by_level() });
+            let (seconds, latency) = (planned.seconds, planned.latency_s);
+            return Ok(Self { seconds, latency, bytes: call.bytes, by_level: planned.by_level() });
         }
         let mut demand = Demand::default();
         for group in &groups {
@@ -365,7 +368,7 @@ impl ExpertComm {
         let by_level = demand.by_level.clone();
         let phase = super::collective::Phase { demand, steps: Vec::new() };
         let moving = alone(&network, &phase, planned.rate_share);
-        Ok(Self { seconds: planned.latency_s + moving, latency: planned.latency_s, by_level })
+        Ok(Self { seconds: planned.latency_s + moving, latency: planned.latency_s, bytes: call.bytes, by_level })
     }
 
     /// Seconds that both ways take longer than computing alone, which takes `each` for each part. All parts are sent on their way
@@ -417,7 +420,7 @@ mod tests {
 
     #[test]
     fn parts_hide_what_computing_leaves_free() {
-        let comm = ExpertComm { seconds: 8.0, latency: 0.0, by_level: vec![1] };
+        let comm = ExpertComm { seconds: 8.0, latency: 0.0, bytes: 1, by_level: vec![1] };
         // Both ways one after the other.
         assert!((comm.exposed(1, 5.0) - 16.0).abs() < 1e-12);
         // Four parts of 2 each way beside computing of 10: the first way and the last way back are seen.

@@ -114,6 +114,10 @@ pub(super) struct Pieces {
     pub later: [PieceTime; 2],
     /// What moves between chip and host.
     pub moving: Moving,
+    /// Of a layer on GPUs that share its sequences: seconds of attention itself, forward and backward.
+    pub core: [f64; 2],
+    /// Of a layer on GPUs: seconds of its experts' products, forward and backward.
+    pub products: [f64; 2],
 }
 
 impl PieceTime {

@@ -12,7 +12,7 @@ use crate::diagnostics::Diagnostic;
 
 /// Kinds of units: their index among the collectives of a stream.
 pub(super) const LAYER: usize = 0;
-const EMBEDDING: usize = 1;
+pub(super) const EMBEDDING: usize = 1;
 const LOGITS: usize = 2;
 /// A layer with experts.
 pub(super) const EXPERTS: usize = 3;
