@@ -55,7 +55,9 @@ fn collectives_move_the_bytes_of_their_closed_forms() {
                     // n log2 n operands.
                     Algorithm::RecursiveDoubling => assert_eq!(all, n * u64::from(n.ilog2()) * bytes),
                     Algorithm::OneShot => assert_eq!(all, n * (n - 1) * bytes),
-                    Algorithm::Torus | Algorithm::Hierarchical => panic!("not on a part of one node"),
+                    Algorithm::Torus | Algorithm::Hierarchical | Algorithm::TwoLevel => {
+                        panic!("not on a part of one node")
+                    }
                 }
                 // No algorithm moves less, and none is faster than its busiest member's links.
                 assert!(all >= least || kind == CollectiveKind::Broadcast);
