@@ -1,13 +1,11 @@
-//! Memory of a chip by kind, and what would make a step fit.
+//! Memory of a chip by kind.
 
-use super::choices::Offload;
 use super::experts::most_rows;
 use super::offload::RESIDENT;
 use super::optimizer::{left_out_bytes, state_parts};
-use super::parallel::{Job, Parallel, Recompute, Schedule};
+use super::parallel::{Job, Recompute, Schedule};
 use super::schedule::held;
 use super::system::{StackKind, System};
-use crate::arch::AnyChip;
 
 /// Bytes of a chip.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -237,129 +235,4 @@ pub fn of_host(system: &System, job: &Job, stack: StackKind) -> u64 {
 pub fn of_job(job: &Job, stack: StackKind) -> Memory {
     let stages = (0..job.parallel.pp).map(|stage| of_stage(job, stack, stage));
     stages.max_by_key(Memory::peak).unwrap_or_default()
-}
-
-/// Changes that would make a step fit, each on its own, those that cost least first.
-pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
-    let p = &job.parallel;
-    let capacity = system.chip_memory_bytes();
-    let mut list = Vec::new();
-    let consider = |list: &mut Vec<String>, what: String, changed: Job| {
-        let chips = changed.parallel.chips();
-        if changed.check().is_ok() && chips <= system.most_chips() {
-            let peak = of_job(&changed, stack).peak();
-            if peak <= capacity {
-                list.push(format!("{what}: {:.1} GiB", peak as f64 / f64::from(1 << 30)));
-            }
-        }
-    };
-    let with = |change: &dyn Fn(&mut Job)| {
-        let mut changed = job.clone();
-        change(&mut changed);
-        changed
-    };
-    let zero = |stage: u64, what: &str| {
-        let cheaper = p.replicas() > 1 && p.zero < stage;
-        cheaper.then(|| (format!("zero={stage} ({what} over the replicas)"), with(&|job| job.parallel.zero = stage)))
-    };
-    if let Some((what, changed)) = zero(1, "the optimiser's state") {
-        consider(&mut list, what, changed);
-    }
-    if !p.sp && p.tp > 1 {
-        consider(
-            &mut list,
-            "sp=1 (norms and dropout along the sequence)".to_owned(),
-            with(&|job| job.parallel.sp = true),
-        );
-    }
-    if p.schedule == Schedule::GPipe {
-        let schedule = Schedule::OneForwardOneBackward;
-        consider(
-            &mut list,
-            "schedule=1f1b (fewer micro-batches held)".to_owned(),
-            with(&|job| job.parallel.schedule = schedule),
-        );
-    }
-    for recompute in [Recompute::Selective, Recompute::Full] {
-        if p.recompute == Recompute::None || (p.recompute == Recompute::Selective && recompute == Recompute::Full) {
-            let what = format!("recompute={} (of activations)", recompute.name());
-            consider(&mut list, what, with(&|job| job.parallel.recompute = recompute));
-        }
-    }
-    for (what, changed) in to_hosts(system, job, stack) {
-        consider(&mut list, what, changed);
-    }
-    for (stage, what) in [(2, "gradients too"), (3, "weights too")] {
-        if let Some((what, changed)) = zero(stage, what) {
-            consider(&mut list, what, changed);
-        }
-    }
-    let mut batch = job.batch / 2;
-    while p.tiled.is_phased() && batch >= p.dp * job.micro_batch {
-        consider(&mut list, format!("--batch {batch} (fewer micro-batches kept)"), with(&|job| job.batch = batch));
-        batch /= 2;
-    }
-    let mut micro = job.micro_batch / 2;
-    while micro >= 1 {
-        consider(&mut list, format!("--micro-batch {micro}"), with(&|job| job.micro_batch = micro));
-        micro /= 2;
-    }
-    for factor in [2, 4, 8] {
-        consider(
-            &mut list,
-            format!("pp={} ({factor} times the chips)", p.pp * factor),
-            with(&|job| job.parallel.pp *= factor),
-        );
-        consider(
-            &mut list,
-            format!("tp={} ({factor} times the chips)", p.tp * factor),
-            with(&|job| job.parallel.tp *= factor),
-        );
-    }
-    if list.is_empty() {
-        together(&mut list, job, &consider);
-    }
-    list.truncate(6);
-    list
-}
-
-/// Steps that keep something with the hosts, where their memory has room for it.
-fn to_hosts(system: &System, job: &Job, stack: StackKind) -> Vec<(String, Job)> {
-    let kinds = ["optimizer", "activations", "optimizer+activations"].into_iter();
-    // Chips of tiles stream what does not fit themselves.
-    let streams = matches!(system.chip, AnyChip::Bsp(_));
-    let kinds = kinds.filter(|kind| job.parallel.offload == Offload::default() && (!streams || *kind == "optimizer"));
-    let steps = kinds.filter_map(|kind| {
-        let parallel = Parallel { offload: Offload::read(kind)?, ..job.parallel };
-        Some((format!("offload={kind} (to the memory of the host)"), Job { parallel, ..job.clone() }))
-    });
-    steps.filter(|(_, job)| of_host(system, job, stack) <= system.host.memory_bytes).collect()
-}
-
-/// Several changes at once, with the optimiser's state divided over the replicas, else with all of it.
-fn together(list: &mut Vec<String>, job: &Job, consider: &dyn Fn(&mut Vec<String>, String, Job)) {
-    let p = &job.parallel;
-    let with = |change: &dyn Fn(&mut Job)| {
-        let mut changed = job.clone();
-        change(&mut changed);
-        changed
-    };
-    for (stage, divided) in [(1, "zero=1"), (3, "zero=3")] {
-        if !list.is_empty() || p.zero > stage {
-            continue;
-        }
-        let all = |job: &mut Job| {
-            let zero = if job.parallel.replicas() > 1 { stage } else { job.parallel.zero };
-            (job.parallel.zero, job.parallel.recompute) = (zero, Recompute::Full);
-            (job.micro_batch, job.parallel.sp) = (1, job.parallel.tp > 1);
-        };
-        consider(list, format!("{divided}, sp=1, recompute=full and --micro-batch 1 together"), with(&all));
-        for factor in [2, 4, 8, 16, 32, 64] {
-            let more = |job: &mut Job| {
-                all(job);
-                job.parallel.pp *= factor;
-            };
-            consider(list, format!("the same with pp={}", p.pp * factor), with(&more));
-        }
-    }
 }
