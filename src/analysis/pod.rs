@@ -74,7 +74,8 @@ pub fn pod<T>(
             gib(on_host),
             gib(system.host.memory_bytes)
         );
-        return Err(Diagnostic::new(title).with_help("use zero=1 or more chips, or leave `offload` out"));
+        let fallback = "use zero=1 or more chips, or leave `offload` out";
+        return Err(Diagnostic::new(title).with_help(what_fits(&system, &job, stack, fallback)));
     }
     if request.flat && job.parallel.chips() > MOST_FLAT {
         let title = format!("`--flat` is for at most {MOST_FLAT} chips, found {}", job.parallel.chips());
@@ -244,11 +245,15 @@ fn does_not_fit(system: &System, job: &Job, stack: &Stack) -> Diagnostic {
         system.chip.device().name(),
         gib(system.chip_memory_bytes())
     );
+    let fallback = "no change of one key makes it fit: use more stages or tensor ranks";
+    Diagnostic::new(title).with_help(what_fits(system, job, stack, fallback))
+}
+
+/// The changes that make a step fit, or other advice where none does.
+fn what_fits(system: &System, job: &Job, stack: &Stack, fallback: &str) -> String {
     let remedies = pod::remedies(system, job, stack.kind);
-    let help = if remedies.is_empty() {
-        "no change of one key makes it fit: use more stages or tensor ranks".to_owned()
-    } else {
-        format!("what makes it fit, the cheapest first: {}", remedies.join("; "))
-    };
-    Diagnostic::new(title).with_help(help)
+    if remedies.is_empty() {
+        return fallback.to_owned();
+    }
+    format!("what makes it fit, the cheapest first: {}", remedies.join("; "))
 }

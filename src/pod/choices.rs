@@ -212,6 +212,11 @@ impl Offload {
         if list.is_empty() { "none".to_owned() } else { list.join("+") }
     }
 
+    /// Whether all that the other has lies there too.
+    pub(super) fn includes(self, other: Self) -> bool {
+        self.optimizer >= other.optimizer && self.activations >= other.activations && self.weights >= other.weights
+    }
+
     /// Whether passes move anything.
     pub fn moves_in_passes(self) -> bool {
         self.activations || self.weights

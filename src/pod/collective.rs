@@ -97,9 +97,27 @@ pub fn least_bytes(kind: CollectiveKind, members: u64, bytes: u64) -> f64 {
 
 /// The phases of a call under an algorithm; `None` if the algorithm does not do this kind on these groups.
 pub fn phases(network: &Network<'_>, call: &Call<'_>, algorithm: Algorithm) -> Option<Vec<Phase>> {
+    let builder = Builder { network, kind: call.kind, bytes: call.bytes };
+    together(call.groups.iter().map(|group| builder.phases(group, algorithm)))
+}
+
+/// The phases of all-to-alls of equal groups at the same time in which every member sends so many bytes to each other, by the place of
+/// who receives them; `None` if the algorithm does not do this on these groups.
+pub(super) fn exchanges(
+    network: &Network<'_>,
+    groups: &[Vec<u64>],
+    to: &[u64],
+    algorithm: Algorithm,
+) -> Option<Vec<Phase>> {
+    let builder = Builder { network, kind: CollectiveKind::AllToAll, bytes: 0 };
+    together(groups.iter().map(|group| builder.all_to_all(group, to, algorithm)))
+}
+
+/// Phases of several groups at the same time.
+fn together(groups: impl Iterator<Item = Option<Vec<Phase>>>) -> Option<Vec<Phase>> {
     let mut all: Vec<Phase> = Vec::new();
-    for group in call.groups {
-        let of_group = Builder { network, kind: call.kind, bytes: call.bytes }.phases(group, algorithm)?;
+    for of_group in groups {
+        let of_group = of_group?;
         if all.is_empty() {
             all = of_group;
         } else {
@@ -126,9 +144,8 @@ impl Builder<'_> {
         let one = |phase: Phase| Some(vec![phase]);
         match (self.kind, algorithm) {
             (CollectiveKind::SendReceive, _) => one(self.flows(&[(group[0], *group.last()?)], self.bytes, &[])),
-            (CollectiveKind::AllToAll, Algorithm::Direct | Algorithm::Ring) => {
-                let pairs = group.iter().flat_map(|&a| group.iter().map(move |&b| (a, b))).filter(|(a, b)| a != b);
-                one(self.flows(&pairs.collect::<Vec<_>>(), self.bytes.div_ceil(n), &self.ring_steps(group, 1)))
+            (CollectiveKind::AllToAll, _) => {
+                self.all_to_all(group, &vec![self.bytes.div_ceil(n); group.len()], algorithm)
             }
             (CollectiveKind::Broadcast, Algorithm::Ring) => {
                 let pairs: Vec<(u64, u64)> = group.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -249,8 +266,9 @@ impl Builder<'_> {
         Phase { demand, steps }
     }
 
-    /// Reduce-scatter within, the rest between members of the highest level, all-gather within.
-    fn hierarchical(&self, group: &[u64]) -> Option<Vec<Phase>> {
+    /// Members of a group by the member of the highest level that has them. `None` unless there are several equal parts of several:
+    /// otherwise nothing is gained by two levels.
+    fn by_node(&self, group: &[u64]) -> Option<Vec<Vec<u64>>> {
         let top = group.iter().filter_map(|&chip| self.network.level_of(group[0], chip)).max()?;
         let below = self.network.chips_below(top);
         let mut inner: Vec<Vec<u64>> = Vec::new();
@@ -261,10 +279,52 @@ impl Builder<'_> {
             }
         }
         let size = inner[0].len();
-        // Equal parts on both levels, or there is nothing to gain.
-        if size < 2 || inner.len() < 2 || inner.iter().any(|members| members.len() != size) {
-            return None;
+        let is_equal = size > 1 && inner.len() > 1 && inner.iter().all(|members| members.len() == size);
+        is_equal.then_some(inner)
+    }
+
+    /// Every member sends so many bytes to each other, by who receives them.
+    fn all_to_all(&self, group: &[u64], to: &[u64], algorithm: Algorithm) -> Option<Vec<Phase>> {
+        let mut first = Phase::default();
+        match algorithm {
+            Algorithm::Direct | Algorithm::Ring => {
+                for (&receiver, &bytes) in group.iter().zip(to) {
+                    group.iter().for_each(|&from| self.network.flow(&mut first.demand, (from, receiver), bytes));
+                }
+                first.steps = self.ring_steps(group, 1);
+                Some(vec![first])
+            }
+            Algorithm::TwoLevel => {
+                let inner = self.by_node(group)?;
+                let (size, mut second) = (inner[0].len(), Phase::default());
+                // Each place within has what goes to that place of any node,
+                let of_place: Vec<u64> = (0..size).map(|at| to.iter().skip(at).step_by(size).sum()).collect();
+                for members in &inner {
+                    for (&receiver, &bytes) in members.iter().zip(&of_place) {
+                        members.iter().for_each(|&from| self.network.flow(&mut first.demand, (from, receiver), bytes));
+                    }
+                }
+                first.steps = self.ring_steps(&inner[0], 1);
+                // and sends on what all members of its node have given it for the other nodes.
+                for (receivers, bytes) in inner.iter().zip(to.chunks(size)) {
+                    for (at, (&receiver, &bytes)) in receivers.iter().zip(bytes).enumerate() {
+                        for senders in &inner {
+                            self.network.flow(&mut second.demand, (senders[at], receiver), bytes * size as u64);
+                        }
+                    }
+                }
+                let places: Vec<u64> = inner.iter().map(|members| members[0]).collect();
+                second.steps = self.ring_steps(&places, 1);
+                Some(vec![first, second])
+            }
+            _ => None,
         }
+    }
+
+    /// Reduce-scatter within, the rest between members of the highest level, all-gather within.
+    fn hierarchical(&self, group: &[u64]) -> Option<Vec<Phase>> {
+        let inner = self.by_node(group)?;
+        let size = inner[0].len();
         let outer: Vec<Vec<u64>> = (0..size).map(|at| inner.iter().map(|members| members[at]).collect()).collect();
         let run = |kind: CollectiveKind, groups: &[Vec<u64>], bytes: u64| {
             phases(self.network, &Call { kind, groups, bytes }, Algorithm::Ring)

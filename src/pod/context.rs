@@ -26,23 +26,19 @@ pub(super) struct ContextComm {
 impl ContextComm {
     /// What a layer's attention exchanges on the first stage.
     pub(super) fn new(system: &System, job: &Job) -> Self {
-        let (p, a) = (&job.parallel, &job.architecture);
+        let p = &job.parallel;
         if p.cp == 1 {
             return Self::default();
         }
         let network = Network::new(system);
-        let head = a.hidden / a.heads;
-        let rows = job.micro_batch * job.tokens();
-        let bytes = |heads: u64| 2 * rows * head * heads / p.tp;
+        let bytes = exchange_bytes(job);
         let exchange = |demand: &Demand| {
             let message_us = system.levels.iter().zip(&demand.by_level).filter(|(_, bytes)| **bytes > 0);
             message_us.map(|(level, _)| level.message_us / 1e6).fold(0.0, f64::max) + network.seconds(demand)
         };
         let scaled = |demand: &Demand, times: u64| demand.by_level.iter().map(|bytes| bytes * times).collect();
         if p.context == Context::Ring {
-            // Keys and values; of a backward pass their gradients too, which go on to where they belong.
-            let (forward, backward) =
-                (around(&network, p, 2 * bytes(a.kv_heads)), around(&network, p, 4 * bytes(a.kv_heads)));
+            let [forward, backward] = bytes.map(|bytes| around(&network, p, bytes));
             return Self {
                 each: [exchange(&forward), exchange(&backward)],
                 times: [p.cp - 1, p.cp],
@@ -50,9 +46,7 @@ impl ContextComm {
                 by_level: [scaled(&forward, p.cp - 1), scaled(&backward, p.cp)],
             };
         }
-        // Queries, keys and values to where their heads are, and what comes of them back; gradients the other way round.
-        let to = all_to_all(&network, p, bytes(a.heads + 2 * a.kv_heads));
-        let back = all_to_all(&network, p, bytes(a.heads));
+        let [to, back] = bytes.map(|bytes| all_to_all(&network, p, bytes));
         let both: Vec<u64> = to.by_level.iter().zip(&back.by_level).map(|(to, back)| to + back).collect();
         let seconds = exchange(&to) + exchange(&back);
         Self { each: [seconds; 2], times: [1; 2], hides: false, by_level: [both.clone(), both] }
@@ -76,17 +70,30 @@ impl ContextComm {
     }
 }
 
-/// The groups of the first stage: chips that have parts of one sequence.
-fn groups(p: &Parallel) -> impl Iterator<Item = Vec<u64>> {
+/// Bytes that a chip sends in an exchange of a layer's attention. Of a ring in a forward and in a backward pass: keys and values, and
+/// going back their gradients too, which go on to where they belong. Of Ulysses on the way to the heads (queries, keys and values) and
+/// back (what comes of them); gradients take the other way round.
+pub(super) fn exchange_bytes(job: &Job) -> [u64; 2] {
+    let (a, p) = (&job.architecture, &job.parallel);
+    let rows = job.micro_batch * job.tokens();
+    let bytes = |heads: u64| 2 * rows * (a.hidden / a.heads) * heads / p.tp;
+    match p.context {
+        Context::Ring => [2 * bytes(a.kv_heads), 4 * bytes(a.kv_heads)],
+        Context::Ulysses => [bytes(a.heads + 2 * a.kv_heads), bytes(a.heads)],
+    }
+}
+
+/// The groups of a stage: chips that have parts of one sequence.
+pub(super) fn groups(p: &Parallel, stage: u64) -> impl Iterator<Item = Vec<u64>> {
     (0..p.dp).flat_map(move |replica| {
-        (0..p.tp).map(move |rank| (0..p.cp).map(|part| p.chip(0, replica * p.cp + part, rank)).collect())
+        (0..p.tp).map(move |rank| (0..p.cp).map(|part| p.chip(stage, replica * p.cp + part, rank)).collect())
     })
 }
 
 /// Every chip sends so many bytes to the next of its group.
 fn around(network: &Network<'_>, p: &Parallel, bytes: u64) -> Demand {
     let mut demand = Demand::default();
-    for group in groups(p) {
+    for group in groups(p, 0) {
         for (at, &from) in group.iter().enumerate() {
             network.flow(&mut demand, (from, group[(at + 1) % group.len()]), bytes);
         }
@@ -97,7 +104,7 @@ fn around(network: &Network<'_>, p: &Parallel, bytes: u64) -> Demand {
 /// Every chip has so many bytes, and sends an equal part to each other of its group.
 fn all_to_all(network: &Network<'_>, p: &Parallel, bytes: u64) -> Demand {
     let mut demand = Demand::default();
-    for group in groups(p) {
+    for group in groups(p, 0) {
         for &from in &group {
             for &to in group.iter().filter(|to| **to != from) {
                 network.flow(&mut demand, (from, to), bytes.div_ceil(p.cp));

@@ -3,15 +3,20 @@
 
 use super::collective::CollectiveKind;
 use super::optimizer::gradient_parts;
-use super::parallel::{Job, Recompute};
+use super::parallel::Job;
 use super::pass::{Pass, Pieces};
 use super::schedule::{PassKind, Work, order};
-use super::sharded::{LAYER, Piece, end_collectives, ns, pieces_of, received, tied_bytes};
+use super::sharded::{EMBEDDING, EXPERTS, LAYER, Piece, end_collectives, ns, pieces_of, received, tied_bytes};
 use super::stage::pieces;
 use super::system::{Stack, System};
 use super::tensor_comm::{TensorComm, tensor_comm};
 use super::training::{transfer_bytes, update_seconds};
 use crate::diagnostics::Diagnostic;
+
+mod groups;
+mod layer;
+
+use groups::{Groups, Role};
 
 /// Nodes of a chip that are made at most: graphs are made one at a time.
 const MOST_NODES: u64 = 1 << 24;
@@ -73,7 +78,7 @@ pub struct ExecutionTraces<'s> {
     comm: TensorComm,
     /// Seconds of the optimiser's step by stage.
     update: Vec<f64>,
-    groups: Vec<Vec<u64>>,
+    groups: Groups,
 }
 
 impl<'s> ExecutionTraces<'s> {
@@ -83,11 +88,6 @@ impl<'s> ExecutionTraces<'s> {
     /// What the chip's simulation refuses, and more nodes than are made.
     pub fn new(system: &System, stack: &'s Stack, job: &'s Job) -> Result<Self, Diagnostic> {
         job.check()?;
-        if job.parallel.cp > 1 {
-            let title =
-                format!("cp = {}: exchanges within attention are not written as execution traces", job.parallel.cp);
-            return Err(Diagnostic::new(title).with_help("leave `--chakra` or cp out"));
-        }
         if job.parallel.schedule.is_v() {
             let title = "the two directions of zb-v are not written as execution traces";
             return Err(Diagnostic::new(title).with_help("leave `--chakra` out, or use zb-h1"));
@@ -96,16 +96,12 @@ impl<'s> ExecutionTraces<'s> {
             let title = "parts of sequences, and what moves to the host in passes, are not written as execution traces";
             return Err(Diagnostic::new(title).with_help("leave `--chakra`, or seq_chunks and offload, out"));
         }
-        if job.experts().is_some() {
-            let title = format!("{} has experts, whose exchanges are not written as execution traces", job.model);
-            return Err(Diagnostic::new(title).with_help("leave `--chakra` out, or name a model without experts"));
-        }
         let comm = tensor_comm(system, stack, job)?;
         let pieces = pieces(system, stack, job, &comm)?;
         let p = &job.parallel;
         let update = (0..p.pp).map(|stage| update_seconds(system, stack, job, &pieces, stage));
         let update = update.collect::<Result<Vec<f64>, Diagnostic>>()?;
-        let traces = Self { job, stack, pieces, comm, update, groups: groups(job) };
+        let traces = Self { job, stack, pieces, comm, update, groups: Groups::new(job) };
         let nodes = (0..p.pp).map(|stage| traces.of(p.chip(stage, 0, 0)).len() as u64).max().unwrap_or(0);
         if nodes > MOST_NODES {
             let title = format!("the graph of a chip has {nodes} nodes, at most {MOST_NODES} are written");
@@ -121,14 +117,14 @@ impl<'s> ExecutionTraces<'s> {
 
     /// The chips of each group that has collectives.
     pub fn groups(&self) -> &[Vec<u64>] {
-        &self.groups
+        &self.groups.list
     }
 
     /// The graph of a chip, numbered as everywhere: the tensor rank fastest, then data, then pipeline.
     pub fn of(&self, chip: u64) -> Vec<TraceNode> {
         let p = &self.job.parallel;
         let (stage, replica, rank) = p.place(chip);
-        let mut graph = Graph { of: self, stage, replica, rank, ..Graph::new(self) };
+        let mut graph = Graph { stage, replica, rank, ..Graph::new(self, chip) };
         for work in order(p.schedule, (stage, p.pp), self.job.micro_batches()) {
             graph.pass(work);
         }
@@ -137,27 +133,10 @@ impl<'s> ExecutionTraces<'s> {
     }
 }
 
-/// Groups: tensor ranks, then replicas, then the chips that have the table of tokens both.
-fn groups(job: &Job) -> Vec<Vec<u64>> {
-    let p = &job.parallel;
-    let mut list: Vec<Vec<u64>> = Vec::new();
-    for stage in 0..p.pp {
-        list.extend((0..p.dp).map(|replica| (0..p.tp).map(|rank| p.chip(stage, replica, rank)).collect()));
-    }
-    for stage in 0..p.pp {
-        list.extend((0..p.tp).map(|rank| (0..p.dp).map(|replica| p.chip(stage, replica, rank)).collect()));
-    }
-    if tied_bytes(job).is_some() {
-        for replica in 0..p.dp {
-            list.extend((0..p.tp).map(|rank| vec![p.chip(0, replica, rank), p.chip(p.pp - 1, replica, rank)]));
-        }
-    }
-    list
-}
-
 /// The graph of a chip as it grows.
 struct Graph<'t, 's> {
     of: &'t ExecutionTraces<'s>,
+    chip: u64,
     stage: u64,
     replica: u64,
     rank: u64,
@@ -170,13 +149,16 @@ struct Graph<'t, 's> {
     unit_ends: Vec<u64>,
     gathered: Option<u64>,
     scatters: Vec<u64>,
+    /// How many exchanges with neighbours of its sequence it has begun.
+    exchanged: u64,
 }
 
 impl<'t, 's> Graph<'t, 's> {
-    fn new(of: &'t ExecutionTraces<'s>) -> Self {
+    fn new(of: &'t ExecutionTraces<'s>, chip: u64) -> Self {
         let (nodes, unit_ends, scatters) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             of,
+            chip,
             stage: 0,
             replica: 0,
             rank: 0,
@@ -186,6 +168,7 @@ impl<'t, 's> Graph<'t, 's> {
             unit_ends,
             gathered: None,
             scatters,
+            exchanged: 0,
         }
     }
 
@@ -209,33 +192,34 @@ impl<'t, 's> Graph<'t, 's> {
         self.last = Some(self.push(name.to_owned(), Operation::Compute { micros }, self.last));
     }
 
+    /// A collective with the group that the chip has of a role; nothing if it has none.
     fn collective(
         &mut self,
         name: &str,
         kind: CollectiveKind,
-        (bytes, group): (u64, usize),
+        (bytes, role): (u64, Role),
         after: &[Option<u64>],
-    ) -> u64 {
-        let members = self.of.groups[group].len() as u64;
+    ) -> Option<u64> {
+        let group = self.of.groups.of(self.chip, role)?;
+        let members = self.of.groups.list[group].len() as u64;
         let bytes = if kind == CollectiveKind::AllGather { bytes.div_ceil(members) } else { bytes };
         let after: Vec<u64> = after.iter().flatten().copied().collect();
-        self.push(name.to_owned(), Operation::Collective { kind, bytes, group }, after)
+        Some(self.push(name.to_owned(), Operation::Collective { kind, bytes, group }, after))
+    }
+
+    /// Goes on when all of these have ended too.
+    fn join(&mut self, name: String, others: impl IntoIterator<Item = u64>) {
+        let after: Vec<u64> = self.last.into_iter().chain(others).collect();
+        self.last = Some(self.push(name, Operation::Compute { micros: 0 }, after));
     }
 
     /// A collective of the tensor ranks on an activation, after what was done last.
     fn tensor(&mut self, name: &str, kind: CollectiveKind) {
-        let (job, p) = (self.of.job, &self.of.job.parallel);
-        let group = (self.stage * p.dp + self.replica) as usize;
+        let job = self.of.job;
         let bytes = 2 * job.micro_batch * job.tokens() * job.architecture.hidden;
-        if p.tp > 1 {
-            self.last = Some(self.collective(name, kind, (bytes, group), &[self.last]));
+        if job.parallel.tp > 1 {
+            self.last = self.collective(name, kind, (bytes, Role::Tensor), &[self.last]).or(self.last);
         }
-    }
-
-    /// The group of this chip's replicas.
-    fn replicas(&self) -> usize {
-        let p = &self.of.job.parallel;
-        (p.pp * p.dp + self.stage * p.tp + self.rank) as usize
     }
 
     /// A pass of a micro-batch through a part: what it receives, its units, what it sends.
@@ -259,8 +243,7 @@ impl<'t, 's> Graph<'t, 's> {
             let from = p.chip(from, self.replica, self.rank);
             let received =
                 self.push("receive".to_owned(), Operation::Receive { from, bytes, tag: tag(work.part) }, None);
-            let after: Vec<u64> = self.last.into_iter().chain([received]).collect();
-            self.last = Some(self.push(name(work, "begin"), Operation::Compute { micros: 0 }, after));
+            self.join(name(work, "begin"), [received]);
             if received_parts(job, self, place, is_backward) {
                 self.tensor("gather parts", CollectiveKind::AllGather);
             }
@@ -296,102 +279,86 @@ impl<'t, 's> Graph<'t, 's> {
 
     /// The units of a pass. Without collectives in them they are one node.
     fn units(&mut self, work: Work, units: &[(usize, Pass)]) {
-        let (job, p) = (self.of.job, &self.of.job.parallel);
-        if p.tp == 1 && !p.shards_passes() {
+        let p = &self.of.job.parallel;
+        if p.tp * p.cp * p.experts.ep == 1 && !p.shards_passes() {
             let seconds = units.iter().map(|(_, pass)| pass.seconds()).sum();
             return self.compute(&name(work, "part"), seconds);
         }
-        let parameters = [job.layer_parameters(), job.embedding_parameters(), job.logits_parameters()];
         for &(kind, pass) in units {
-            let bytes = 2 * parameters[kind];
+            let gathers = p.zero >= 3 && p.replicas() > 1 && work.pass != PassKind::Weights;
             // The gradient of a table needs no row of it.
-            let gathers = p.zero >= 3 && p.dp > 1 && work.pass != PassKind::Weights;
-            if gathers && !(kind == 1 && work.pass == PassKind::Backward) {
+            if gathers && !(kind == EMBEDDING && work.pass == PassKind::Backward) {
                 // It may start when the unit `prefetch` before it begins to compute, which is when the one before that has ended.
                 let ahead = p.prefetch as usize + 1;
                 let allowed = self.unit_ends.len().checked_sub(ahead).map(|at| self.unit_ends[at]);
                 let allowed = if p.prefetch == 0 { self.last } else { allowed };
                 let after = [allowed, self.gathered];
-                let gather =
-                    self.collective("gather weights", CollectiveKind::AllGather, (bytes, self.replicas()), &after);
-                self.gathered = Some(gather);
-                let after: Vec<u64> = self.last.into_iter().chain([gather]).collect();
-                self.last = Some(self.push(name(work, "gathered"), Operation::Compute { micros: 0 }, after));
+                self.gathered = self.sharded("gather weights", CollectiveKind::AllGather, kind, &after);
+                self.join(name(work, "gathered"), self.gathered);
             }
             self.unit(work, kind, pass);
             self.unit_ends.extend(self.last);
             let has_gradients = if p.schedule.splits_weights() { PassKind::Weights } else { PassKind::Backward };
             if p.shards_passes() && work.pass == has_gradients {
                 // One set of gradients may wait for its scatter while the next is computed.
-                let after = [self.last, self.scatters.last().copied()];
-                let scatter = self.collective(
-                    "scatter gradients",
-                    CollectiveKind::ReduceScatter,
-                    (bytes, self.replicas()),
-                    &after,
-                );
-                if let Some(&waits) = self.scatters.last() {
-                    let after: Vec<u64> = self.last.into_iter().chain([waits]).collect();
-                    self.last = Some(self.push(name(work, "room"), Operation::Compute { micros: 0 }, after));
+                let waits = self.scatters.last().copied();
+                let after = [self.last, waits];
+                let scatter = self.sharded("scatter gradients", CollectiveKind::ReduceScatter, kind, &after);
+                if waits.is_some() {
+                    self.join(name(work, "room"), waits);
                 }
-                self.scatters.push(scatter);
+                self.scatters.extend(scatter);
             }
         }
+    }
+
+    /// A gather or scatter of a unit over the replicas, and behind it that of its experts over the chips that have the same.
+    fn sharded(&mut self, what: &str, kind: CollectiveKind, unit: usize, after: &[Option<u64>]) -> Option<u64> {
+        let job = self.of.job;
+        let [all, experts] = match unit {
+            LAYER => [job.layer_parameters(), 0],
+            EXPERTS => job.expert_layer_parameters(),
+            EMBEDDING => [job.embedding_parameters(), 0],
+            _ => [job.logits_parameters(), 0],
+        };
+        let of_all = self.collective(what, kind, (2 * all, Role::Replicas), after);
+        if experts == 0 {
+            return of_all;
+        }
+        self.collective(what, kind, (2 * experts, Role::Holders), &[of_all]).or(of_all)
     }
 
     /// A layer, the embedding or the logits, with the collectives of the tensor ranks in it.
     fn unit(&mut self, work: Work, kind: usize, pass: Pass) {
-        let p = &self.of.job.parallel;
-        let whole = pass.compute + pass.waiting;
-        let (is_backward, all) = (work.pass == PassKind::Backward, CollectiveKind::AllReduce);
-        if kind != LAYER {
-            self.compute(&name(work, ["layer", "embedding", "logits"][kind]), whole + pass.recompute);
-            // Of the embedding's output, and of the gradient of what the logits read.
-            if self.of.comm.single > 0.0 && pass.tensor_comm > 0.0 {
-                self.tensor("sum", all);
-            }
-            return;
+        if kind == LAYER || kind == EXPERTS {
+            return self.layer(work, kind == EXPERTS, pass);
         }
-        let again_comm = p.recompute == Recompute::Full && is_backward && p.tp > 1;
-        if again_comm {
-            self.halves("layer again", pass.recompute, &[CollectiveKind::AllGather]);
-        }
-        let rest = if again_comm { whole } else { whole + pass.recompute };
-        if work.pass == PassKind::Weights || p.tp == 1 {
-            return self.compute(&name(work, "layer"), rest);
-        }
-        let gathers = [CollectiveKind::AllGather; 2];
-        // Inputs of the products are gathered again for the gradients of their weights.
-        self.halves(&name(work, "layer"), rest, &gathers[..if is_backward { 2 } else { 1 }]);
-    }
-
-    /// Attention and feed-forward block, each with its collectives: a sum behind it, or gathers before and a scatter behind.
-    fn halves(&mut self, name: &str, seconds: f64, gathers: &[CollectiveKind]) {
-        let is_sequence = self.of.job.parallel.sp;
-        for _ in 0..2 {
-            for &gather in gathers.iter().filter(|_| is_sequence) {
-                self.tensor("gather", gather);
-            }
-            self.compute(name, seconds / 2.0);
-            self.tensor("sum", if is_sequence { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce });
+        let what = if kind == EMBEDDING { "embedding" } else { "logits" };
+        self.compute(&name(work, what), pass.compute + pass.waiting + pass.recompute);
+        // Of the embedding's output, and of the gradient of what the logits read.
+        if self.of.comm.single > 0.0 && pass.tensor_comm > 0.0 {
+            self.tensor("sum", CollectiveKind::AllReduce);
         }
     }
 
     /// What follows the last pass: reductions over the replicas and of tied tables, and the optimiser's step.
     fn ends(&mut self) {
         let (job, p) = (self.of.job, &self.of.job.parallel);
-        let (after, weights) = (self.last, 2 * job.stage_parameters(self.stage));
+        let (after, weights) = (self.last, job.stage_parts(self.stage));
+        let gradients = gradient_parts(job, self.stage);
         let mut waits: Vec<u64> = self.last.into_iter().chain(self.scatters.last().copied()).collect();
         let mut before = self.scatters.last().copied();
-        for &kind in end_collectives(self.of.stack.kind, p) {
-            let bytes = if kind == CollectiveKind::AllReduce { gradient_parts(job, self.stage)[0] } else { weights };
-            let reduced = self.collective("reduce gradients", kind, (bytes, self.replicas()), &[after, before]);
-            before = Some(reduced);
-            waits.push(reduced);
+        let roles = [Role::Replicas, Role::Holders].into_iter().enumerate();
+        for (part, role) in roles.filter(|(part, _)| *part == 0 || weights[1] > 0) {
+            for &kind in end_collectives(self.of.stack.kind, p) {
+                let bytes = if kind == CollectiveKind::AllReduce { gradients[part] } else { 2 * weights[part] };
+                let reduced = self.collective("reduce gradients", kind, (bytes, role), &[after, before]);
+                before = reduced.or(before);
+                waits.extend(reduced);
+            }
         }
         if let Some(bytes) = tied_bytes(job).filter(|_| self.stage == 0 || self.stage + 1 == p.pp) {
-            let tied = p.pp * p.dp + p.pp * p.tp + self.replica * p.tp + self.rank;
-            waits.push(self.collective("reduce table", CollectiveKind::AllReduce, (bytes, tied as usize), &[after]));
+            waits.extend(self.collective("reduce table", CollectiveKind::AllReduce, (bytes, Role::Table), &[after]));
         }
         if !p.schedule.updates_each() {
             let begin = self.push("update".to_owned(), Operation::Compute { micros: 0 }, waits);

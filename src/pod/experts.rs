@@ -9,11 +9,13 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::choices::Capacity;
-use super::collective::{Call, CollectiveKind, alone, plan};
+use super::collective::{Call, CollectiveKind, alone, exchanges, plan};
 use super::network::{Demand, Network};
 use super::parallel::{Job, Parallel};
-use super::system::{Stack, System};
+use super::system::{Algorithm, Stack, System};
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
+use crate::gpu::{KernelCall, kernel_cost};
 use crate::model::{Activation, ExpertLoad, Experts, expected_above};
 
 /// Draws of how tokens fall whose mean is taken: the error of a mean of so many is a quarter of a draw's.
@@ -322,12 +324,16 @@ pub(super) struct ExpertComm {
     /// Seconds of one way of all tokens of a micro-batch, and of these those before the bytes.
     seconds: f64,
     latency: f64,
+    /// Bytes of the rows that a chip brings to one way, in the mean of all chips.
+    pub bytes: u64,
     /// Bytes of one way by level.
     pub by_level: Vec<u64>,
+    /// Launches of both ways.
+    launches: u64,
 }
 
 impl ExpertComm {
-    /// The exchange of a layer on the first stage.
+    /// The exchange of a layer on the first stage: the fastest protocol, with what its chips copy for it.
     ///
     /// # Errors
     /// No protocol of the stack's library does it.
@@ -341,31 +347,38 @@ impl ExpertComm {
         let groups: Vec<Vec<u64>> = (0..p.tp).flat_map(|rank| groups(p, (0, rank), false)).collect();
         let row = 2 * job.architecture.hidden;
         let members = Rows::new(job).members;
-        // Every sender has an equal part of the rows of every other chip.
-        let bytes = |rows: u64| (rows * row).div_ceil(ep);
-        let even = members.iter().sum::<u64>() * row / ep;
         let is_even = members.iter().all(|rows| *rows == members[0]);
-        let call = Call {
-            kind: CollectiveKind::AllToAll,
-            groups: &groups,
-            bytes: if is_even { members[0] * row } else { even },
-        };
-        let planned = plan(&network, &system.protocols, &stack.library, None, &call)?;
-        if is_even {
-            return Ok(Self { seconds: planned.seconds, latency: planned.latency_s, by_level: planned.by_level() });
-        }
-        let mut demand = Demand::default();
-        for group in &groups {
-            for (&to, &rows) in group.iter().zip(&members) {
-                for &from in group.iter().filter(|from| **from != to) {
-                    network.flow(&mut demand, (from, to), bytes(rows));
-                }
+        let bytes = if is_even { members[0] * row } else { members.iter().sum::<u64>() * row / ep };
+        // Every sender has an equal part of the rows of every other chip.
+        let to: Vec<u64> = members.iter().map(|rows| (rows * row).div_ceil(ep)).collect();
+        let call = Call { kind: CollectiveKind::AllToAll, groups: &groups, bytes };
+        let mut best: Option<Self> = None;
+        for (_, algorithm) in Algorithm::NAMES {
+            let named = plan(&network, &system.protocols, &stack.library, Some(algorithm), &call);
+            let Ok(planned) = named else { continue };
+            let mut of = Self { latency: planned.latency_s, bytes, launches: 2, ..Self::default() };
+            if is_even {
+                (of.seconds, of.by_level) = (planned.seconds, planned.by_level());
+            } else {
+                let mut demand = Demand::default();
+                let phases = exchanges(&network, &groups, &to, algorithm).unwrap_or_default();
+                phases.iter().for_each(|phase| demand.add(&phase.demand));
+                let moving: f64 = phases.iter().map(|phase| alone(&network, phase, planned.rate_share)).sum();
+                (of.seconds, of.by_level) = (planned.latency_s + moving, demand.by_level);
+            }
+            if algorithm == Algorithm::TwoLevel {
+                // Two calls each way, and before each a kernel that puts rows in the order of who receives them.
+                of.launches = 2 * (2 + 2);
+                of.seconds += 2.0 * copied(system, stack, bytes)?;
+            }
+            if best.as_ref().is_none_or(|known| of.seconds < known.seconds) {
+                best = Some(of);
             }
         }
-        let by_level = demand.by_level.clone();
-        let phase = super::collective::Phase { demand, steps: Vec::new() };
-        let moving = alone(&network, &phase, planned.rate_share);
-        Ok(Self { seconds: planned.latency_s + moving, latency: planned.latency_s, by_level })
+        match best {
+            Some(best) => Ok(best),
+            None => plan(&network, &system.protocols, &stack.library, None, &call).map(|_| Self::default()),
+        }
     }
 
     /// Seconds that both ways take longer than computing alone, which takes `each` for each part. All parts are sent on their way
@@ -383,8 +396,22 @@ impl ExpertComm {
 
     /// Launches of a part, both ways.
     pub(super) fn launches(&self) -> u64 {
-        if self.by_level.is_empty() { 0 } else { 2 }
+        self.launches
     }
+}
+
+/// Seconds in which a chip copies so many bytes.
+///
+/// # Errors
+/// What the chip's simulation refuses.
+fn copied(system: &System, stack: &Stack, bytes: u64) -> Result<f64, Diagnostic> {
+    let moved = 2.0 * bytes as f64;
+    if let AnyChip::Gpu(gpu) = &system.chip {
+        let cost = kernel_cost(gpu, &KernelCall::Stream { bytes: moved, operations: 0.0 })?;
+        return Ok(cost.seconds * stack.kernel_factor + gpu.launch.gap_us / 1e6);
+    }
+    let fastest = system.chip.device().tiers().iter().map(|tier| tier.bandwidth_bytes_per_s).max();
+    Ok(fastest.map_or(0.0, |rate| moved / rate as f64))
 }
 
 /// How the visits of tokens to experts end, of all layers, replicas and micro-batches of a step.
@@ -417,7 +444,7 @@ mod tests {
 
     #[test]
     fn parts_hide_what_computing_leaves_free() {
-        let comm = ExpertComm { seconds: 8.0, latency: 0.0, by_level: vec![1] };
+        let comm = ExpertComm { seconds: 8.0, latency: 0.0, bytes: 1, by_level: vec![1], launches: 2 };
         // Both ways one after the other.
         assert!((comm.exposed(1, 5.0) - 16.0).abs() < 1e-12);
         // Four parts of 2 each way beside computing of 10: the first way and the last way back are seen.

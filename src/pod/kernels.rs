@@ -158,6 +158,12 @@ pub(super) fn attention_step(job: &Job, gradient: bool) -> KernelCall {
     KernelCall::Attention { call: Shape::new(job).call(), before: 0, gradient }
 }
 
+/// A layer's attention between the products around it, forward and backward.
+pub(super) fn attention_core(job: &Job, stack: StackKind) -> [Vec<KernelCall>; 2] {
+    let (shape, flash) = (Shape::new(job), stack == StackKind::Flash);
+    [shape.attention(flash), shape.attention_gradient(flash)]
+}
+
 /// A product's two gradients, and the sum of the rows for its bias.
 fn of_product(rows: u64, n: u64, k: u64) -> [KernelCall; 3] {
     [Shape::product(rows, k, n), Shape::product(k, n, rows), Shape::stream(rows, n, 2)]

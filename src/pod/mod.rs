@@ -27,6 +27,7 @@ mod optimizer;
 mod parallel;
 mod pass;
 mod phased;
+mod remedies;
 mod schedule;
 mod search;
 mod serving;
@@ -34,6 +35,7 @@ mod sharded;
 mod spec;
 mod stage;
 mod stragglers;
+mod swapped;
 mod system;
 mod tensor_comm;
 mod tiled;
@@ -50,9 +52,10 @@ pub use engine::{
 pub use execution_trace::{ExecutionTraces, Operation, TraceNode};
 pub use experts::ExpertUse;
 pub use goodput::{Failures, Goodput};
-pub use memory::{Memory, of_host, of_job, remedies};
+pub use memory::{Memory, of_host, of_job};
 pub use network::{Demand, Flow, Link, Network, Traffic};
 pub use parallel::{Job, Parallel, Recompute, Schedule};
+pub use remedies::remedies;
 pub use schedule::{PassKind, Work, in_chunks, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{

@@ -35,7 +35,15 @@ pub(super) fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> 
     };
     let first = layers(0)?;
     let last = if job.parallel.seq_chunks > 1 { layers(job.parallel.seq_chunks - 1)? } else { first };
+    let mut core = [0.0; 2];
+    if job.parallel.cp > 1 {
+        for (seconds, calls) in core.iter_mut().zip(kernels::attention_core(job, stack.kind)) {
+            *seconds = timer.pass(&calls)?.compute;
+        }
+    }
     Ok(Pieces {
+        core,
+        products: [fed.products[0].compute, fed.products[1].compute],
         layers: first[0],
         expert_layers: first[1],
         embedding: timer.plain(&kernels::embedding(job), comm.single, 0.0)?,

@@ -13,7 +13,7 @@ use crate::diagnostics::Diagnostic;
 
 /// Kinds of units: their index among the collectives of a stream.
 pub(super) const LAYER: usize = 0;
-const EMBEDDING: usize = 1;
+pub(super) const EMBEDDING: usize = 1;
 const LOGITS: usize = 2;
 /// A layer with experts.
 pub(super) const EXPERTS: usize = 3;
@@ -105,6 +105,13 @@ pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass
         sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
     }
     let [forward, backward, weights] = sum;
+    if pieces.swapped.rate > 0.0 {
+        let of = [pieces.layers, pieces.embedding, pieces.logits];
+        let waits = pieces.swapped.exposed(of.map(|piece| [piece.forward.seconds(), piece.backward.seconds()]));
+        let [forward, backward] =
+            [(forward, waits[0]), (backward, waits[1])].map(|(pass, offload)| Pass { offload, ..pass });
+        return [forward, backward, weights];
+    }
     let [forward, backward] = pieces.moving.exposed(job.parallel.schedule, [forward, backward], weights.seconds());
     [forward, backward, weights]
 }

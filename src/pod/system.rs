@@ -78,6 +78,9 @@ pub enum Algorithm {
     Torus,
     /// Within each member of the highest level that a group spans, then between them, then within again.
     Hierarchical,
+    /// All-to-all within each member of the highest level that a group spans, so that those with the same place have what goes to it,
+    /// then between these (Rajbhandari et al., *`DeepSpeed-MoE`*, 2022; Hwang et al., *Tutel*, 2023, 2DH).
+    TwoLevel,
     /// Every member sends to every other at once.
     Direct,
     /// Every member reads the whole operand of every other.
@@ -86,13 +89,14 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Names in files and on the command line.
-    pub const NAMES: [(&'static str, Self); 8] = [
+    pub const NAMES: [(&'static str, Self); 9] = [
         ("ring", Self::Ring),
         ("tree", Self::Tree),
         ("double-tree", Self::DoubleTree),
         ("recursive-doubling", Self::RecursiveDoubling),
         ("torus", Self::Torus),
         ("hierarchical", Self::Hierarchical),
+        ("two-level", Self::TwoLevel),
         ("direct", Self::Direct),
         ("one-shot", Self::OneShot),
     ];

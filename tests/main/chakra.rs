@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use rdusim::model::{Architecture, ExpertLoad, Experts, Extras};
 use rdusim::pod::{CollectiveKind, Detail, ExecutionTraces, Job, Operation, StackKind, System, TraceNode, step};
 
 use crate::small_pods::{self, stack};
@@ -19,6 +20,15 @@ fn fast() -> System {
 
 fn job(parallel: &str, batch: u64) -> Job {
     small_pods::job(parallel, batch, (8, 512))
+}
+
+/// Eight layers, of which every second has 8 experts, 2 for each token.
+fn with_experts(parallel: &str, batch: u64) -> Job {
+    let job = job(parallel, batch);
+    let experts = Experts { count: 8, each: 2, width: 2048, shared: 0, shared_gate: false, every: 2 };
+    let extras = Extras { experts: Some(experts), ..job.architecture.extras };
+    let architecture = Architecture { extras, tied: false, ..job.architecture };
+    Job { architecture, expert_load: ExpertLoad::Even, ..job }
 }
 
 /// When the last node of all chips ends if nothing takes time but computing, microseconds; what waits for what it never gets is told.
@@ -96,6 +106,32 @@ const DECOMPOSITIONS: [&str; 13] = [
     "tp=2,pp=2,dp=2,zero=3,prefetch=3,sp=1,schedule=zb-h1",
 ];
 
+/// Decompositions with exchanges within attention; rings are of fused attention.
+const SEQUENCES: [&str; 6] = [
+    "cp=2",
+    "cp=4,dp=2,zero=3,recompute=full",
+    "cp=2,recompute=selective,tp=2,sp=1",
+    "cp=2,pp=2,dp=2,schedule=zb-h1,zero=1",
+    "cp=4,context=ulysses",
+    "cp=2,context=ulysses,tp=2,recompute=full,zero=2",
+];
+
+/// Decompositions with exchanges between experts.
+const MIXTURES: [&str; 6] = [
+    "dp=4,ep=4",
+    "dp=4,ep=2,zero=1,recompute=full",
+    "dp=4,ep=2,zero=3,exchange=overlapped:4",
+    "dp=2,ep=2,tp=2,pp=2,capacity=1.25,schedule=gpipe",
+    "dp=2,cp=2,ep=4,context=ulysses,experts=far",
+    "dp=4,ep=2,pp=2,schedule=zb-h1,zero=2,recompute=selective",
+];
+
+/// The graphs of all chips, with the groups of their collectives.
+fn graphs(system: &System, kind: StackKind, job: &Job) -> (Vec<Vec<TraceNode>>, Vec<Vec<u64>>) {
+    let traces = ExecutionTraces::new(system, stack(system, kind), job).expect("graphs");
+    ((0..traces.chips()).map(|chip| traces.of(chip)).collect(), traces.groups().to_vec())
+}
+
 /// Over links that take no time the graphs take what the engine does, for each order of passes and each division.
 #[test]
 fn graphs_take_as_long_as_the_engine_where_links_cost_nothing() {
@@ -104,18 +140,58 @@ fn graphs_take_as_long_as_the_engine_where_links_cost_nothing() {
         protocol.base_us = 0.0;
         protocol.step_us.iter_mut().for_each(|step| *step = 0.0);
     }
-    for kind in [StackKind::Megatron, StackKind::Flash] {
-        let stack = stack(&system, kind);
-        for parallel in DECOMPOSITIONS {
-            let job = job(parallel, 16);
-            let step = step(&system, stack, &job, Detail::Grouped).expect("a step");
-            let traces = ExecutionTraces::new(&system, stack, &job).expect("graphs");
-            let graphs: Vec<Vec<TraceNode>> = (0..traces.chips()).map(|chip| traces.of(chip)).collect();
-            let replayed = replayed(&graphs, traces.groups()) as f64 / 1e6;
-            let differs = (replayed / step.step_s - 1.0).abs();
-            assert!(differs < 0.01, "{kind:?} {parallel}: {replayed} s replayed, {} by the engine", step.step_s);
-        }
+    let kinds = [StackKind::Megatron, StackKind::Flash];
+    let plain = kinds.into_iter().flat_map(|kind| DECOMPOSITIONS.map(|parallel| (kind, job(parallel, 16))));
+    let sequences = SEQUENCES.map(|parallel| (StackKind::Flash, job(parallel, 16)));
+    let mixtures = MIXTURES.map(|parallel| (StackKind::Flash, with_experts(parallel, 16)));
+    for (kind, job) in plain.chain(sequences).chain(mixtures) {
+        let step = step(&system, stack(&system, kind), &job, Detail::Grouped).expect("a step");
+        let (graphs, groups) = graphs(&system, kind, &job);
+        let replayed = replayed(&graphs, &groups) as f64 / 1e6;
+        let differs = (replayed / step.step_s - 1.0).abs();
+        let parallel = &job.parallel;
+        assert!(differs < 0.01, "{kind:?} {parallel:?}: {replayed} s replayed, {} by the engine", step.step_s);
     }
+}
+
+/// Bytes between chips that the nodes of all graphs name: of sends, and of all-to-alls what leaves their members.
+fn exchanged(graphs: &[Vec<TraceNode>], groups: &[Vec<u64>]) -> u64 {
+    let of_node = |node: &TraceNode| match node.operation {
+        Operation::Send { bytes, .. } => bytes,
+        Operation::Collective { kind: CollectiveKind::AllToAll, bytes, group } => {
+            let members = groups[group].len() as u64;
+            bytes / members * (members - 1)
+        }
+        _ => 0,
+    };
+    graphs.iter().flatten().map(of_node).sum()
+}
+
+/// What chips exchange within attention and between experts is what the step counts on its links, beside all collectives.
+#[test]
+fn exchanges_bring_the_bytes_of_the_step() {
+    let system = small_pods::system("dgx-a100");
+    let of = |job: &Job| {
+        let (graphs, groups) = graphs(&system, StackKind::Flash, job);
+        let step = step(&system, stack(&system, StackKind::Flash), job, Detail::Grouped).expect("a step");
+        (exchanged(&graphs, &groups), step.traffic.iter().map(|(_, bytes)| bytes).sum::<u64>())
+    };
+    // Another micro-batch of each replica moves nothing but exchanges.
+    let check = |fewer: &Job, more: &Job| {
+        let ((few, few_by_step), (many, many_by_step)) = (of(fewer), of(more));
+        assert_eq!(many - few, many_by_step - few_by_step, "{:?}", more.parallel);
+        assert!(many > few && few > 0);
+    };
+    for parallel in ["cp=4", "cp=4,recompute=full", "cp=2,dp=2,recompute=selective", "cp=4,context=ulysses,dp=2"] {
+        check(&job(parallel, 4), &job(parallel, 8));
+    }
+    for parallel in ["dp=4,ep=4", "dp=4,ep=2,recompute=full", "dp=4,ep=4,capacity=1.25,exchange=overlapped:2"] {
+        check(&with_experts(parallel, 4), &with_experts(parallel, 8));
+    }
+    // Keys and values of 128 tokens of 16 heads of 64 elements: three times forward; with their gradients four times back.
+    let (graphs, groups) = graphs(&system, StackKind::Flash, &job("cp=4", 1));
+    let keys_and_values = 2 * 2 * 128 * 1024;
+    assert_eq!(exchanged(&graphs, &groups), 4 * 8 * keys_and_values * (3 + 2 * 4));
 }
 
 /// Bytes of a layer's tensor collectives and of gradients are those of the closed forms.
@@ -184,42 +260,76 @@ fn attribute(node: &[(u64, u64, Vec<u8>)], name: &str) -> Option<(u64, String)> 
     })
 }
 
+/// The messages of a file, of which the first is not a node.
+fn messages(file: &Path) -> Vec<Vec<(u64, u64, Vec<u8>)>> {
+    let whole = std::fs::read(file).expect("a trace");
+    let mut bytes = &whole[..];
+    let mut messages = Vec::new();
+    while !bytes.is_empty() {
+        let length = varint(&mut bytes) as usize;
+        messages.push(fields(&bytes[..length]));
+        bytes = &bytes[length..];
+    }
+    messages
+}
+
+/// Runs a step that is written as traces.
+fn write(model: &str, parallel: &str, directory: &Path) {
+    let arguments = ["pod", "dgx-a100", "--phase", "training", "--stack", "flash", "--batch", "8", "--seq", "1024"];
+    let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))
+        .args(arguments)
+        .args(["--model", model, "--parallel", parallel, "--chakra", directory.to_str().expect("UTF-8")])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn files_have_exchanges_of_sequences_and_experts() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    // Of each kind of node, how many of all chips.
+    let kinds = |model: &str, parallel: &str| -> (BTreeMap<u64, usize>, BTreeMap<u64, usize>) {
+        let into = directory.path().join(parallel);
+        write(model, parallel, &into);
+        let (mut kinds, mut collectives) = (BTreeMap::new(), BTreeMap::new());
+        for rank in 0..4 {
+            for node in messages(&into.join(format!("rank.{rank}.et"))).iter().skip(1) {
+                let kind = node.iter().find(|of| of.0 == 3).map(|of| of.1).expect("a kind");
+                *kinds.entry(kind).or_default() += 1;
+                if let Some((kind, _)) = attribute(node, "comm_type") {
+                    *collectives.entry(kind).or_default() += 1;
+                }
+            }
+        }
+        (kinds, collectives)
+    };
+    // 12 layers and 8 micro-batches: three exchanges forward and four back, of each of four chips.
+    let (ring, _) = kinds("gpt2", "cp=4");
+    assert_eq!((ring[&5], ring[&6]), (4 * 12 * 8 * 7, 4 * 12 * 8 * 7));
+    // To the heads and back, forward and backward.
+    let (_, heads) = kinds("gpt2", "cp=4,context=ulysses");
+    assert_eq!(heads[&6], 4 * 12 * 8 * 4);
+    // 2 layers with experts, 2 micro-batches on each of four chips: there and back, forward and backward.
+    let mixtral = directory.path().join("config.json");
+    let text = r#"{"model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "intermediate_size": 512, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1000}"#;
+    std::fs::write(&mixtral, text).expect("a file");
+    let (_, rows) = kinds(mixtral.to_str().expect("UTF-8"), "dp=4,ep=4");
+    assert_eq!(rows[&6], 2 * 2 * 4 * 4);
+}
+
 #[test]
 fn files_hold_what_the_schema_says() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let into = directory.path().join("traces");
-    let run = |directory: &Path| {
-        let arguments = [
-            "pod",
-            "arch/systems/dgx-a100.toml",
-            "--phase",
-            "training",
-            "--stack",
-            "flash",
-            "--model",
-            "gpt2",
-            "--batch",
-            "8",
-        ];
-        let parallel = ["--parallel", "tp=2,pp=2,dp=2", "--chakra", directory.to_str().expect("UTF-8")];
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_rdusim")).args(arguments).args(parallel).output().expect("it runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
+    let run = |directory: &Path| write("gpt2", "tp=2,pp=2,dp=2", directory);
     run(&into);
     let groups = std::fs::read(into.join("comm_groups.json")).expect("groups");
     let groups: BTreeMap<String, Vec<u64>> = serde_json::from_slice(&groups).expect("an object");
     assert_eq!(groups["0"], [0, 1]);
     let (mut sent, mut received) = (BTreeMap::new(), BTreeMap::new());
     for rank in 0..8 {
-        let whole = std::fs::read(into.join(format!("rank.{rank}.et"))).expect("a trace");
-        let mut bytes = &whole[..];
-        let mut messages = Vec::new();
-        while !bytes.is_empty() {
-            let length = varint(&mut bytes) as usize;
-            messages.push(fields(&bytes[..length]));
-            bytes = &bytes[length..];
-        }
+        let messages = messages(&into.join(format!("rank.{rank}.et")));
         assert_eq!(messages[0], [(1, 0, b"0.0.4".to_vec())]);
         let mut kinds: BTreeMap<u64, u64> = BTreeMap::new();
         for (at, node) in messages.iter().enumerate().skip(1) {

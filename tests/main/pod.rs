@@ -55,7 +55,9 @@ fn collectives_move_the_bytes_of_their_closed_forms() {
                     // n log2 n operands.
                     Algorithm::RecursiveDoubling => assert_eq!(all, n * u64::from(n.ilog2()) * bytes),
                     Algorithm::OneShot => assert_eq!(all, n * (n - 1) * bytes),
-                    Algorithm::Torus | Algorithm::Hierarchical => panic!("not on a part of one node"),
+                    Algorithm::Torus | Algorithm::Hierarchical | Algorithm::TwoLevel => {
+                        panic!("not on a part of one node")
+                    }
                 }
                 // No algorithm moves less, and none is faster than its busiest member's links.
                 assert!(all >= least || kind == CollectiveKind::Broadcast);
@@ -229,6 +231,39 @@ fn what_does_not_fit_is_refused_with_remedies() {
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(output.stdout.is_empty());
     assert!(message.contains("does not fit") && message.contains("recompute=full"), "{message}");
+}
+
+/// What fits is told with what moves to the hosts, and with what has to change together; and what is told does fit.
+#[test]
+fn remedies_name_the_hosts_and_the_fewest_changes_together() {
+    let refused = |parallel: &str, more: &[&str]| {
+        let model =
+            ["pod", "dgx-a100", "--model", "gpt3-175b", "--phase", "training", "--stack", "flash", "--batch", "64"];
+        let output = rdusim(&[&model[..], &["--parallel", parallel], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{parallel}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    // Nothing alone is enough on 8 chips; state that is smaller and lies with the host, as weights do, is.
+    let message = refused("tp=8,recompute=full", &[]);
+    let told = "offload=optimizer+weights, optimizer=adam-8bit together on the same chips: ";
+    assert!(message.contains(told) && message.contains("times the chips"), "{message}");
+    // What does not fit the host says what would.
+    let message = refused("tp=8,recompute=full,offload=optimizer+weights", &[]);
+    assert!(message.contains("of one host") && message.contains("optimizer=adam-8bit"), "{message}");
+    // With the host no more than is needed.
+    let message = refused("tp=8,pp=4,recompute=full", &[]);
+    let (optimizer, more) = ("offload=optimizer (to the memory of the host)", "optimizer+activations");
+    assert!(message.contains(optimizer) && !message.contains(more), "{message}");
+    let system = system("dgx-a100");
+    let gib = |parallel: &str| {
+        let (architecture, sequence) = rdusim::model::preset("gpt3-175b").expect("a preset");
+        let job = Job { model: "175b".into(), architecture, sequence, ..small(parallel, 64) };
+        let host = rdusim::pod::of_host(&system, &job, StackKind::Flash);
+        (of_job(&job, StackKind::Flash).peak() as f64 / f64::from(1 << 30), host)
+    };
+    let (peak, host) = gib("tp=8,recompute=full,offload=optimizer+weights,optimizer=adam-8bit");
+    assert!(peak < 80.0 && host <= system.host.memory_bytes);
+    assert!(refused("tp=8,recompute=full", &[]).contains(&format!("{told}{peak:.1} GiB")));
 }
 
 #[test]

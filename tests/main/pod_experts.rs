@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rdusim::model::{Architecture, ExpertLoad, Experts, Extras};
-use rdusim::pod::{Detail, Job, StackKind, TrainingStep, of_job, step};
+use rdusim::pod::{Algorithm, Detail, Job, StackKind, TrainingStep, of_job, step};
 use serde_json::Value;
 
 use crate::small_pods::{self, stack};
@@ -196,6 +196,25 @@ fn skew_takes_longer_and_parts_hide_the_exchange() {
     // Across nodes: eight chips that share the experts out lie on eight nodes, or on one.
     let nodes = |place: &str| of(&format!("dp=16,ep=8,experts={place}"), ExpertLoad::Even).time.expert_comm;
     assert!(nodes("near") < nodes("far"));
+}
+
+/// An exchange of uneven rows in two levels: between nodes what a direct one moves, and as much as an even one in the mean.
+#[test]
+fn exchanges_between_nodes_are_in_two_levels_where_that_is_faster() {
+    let of = |keep: bool, load: ExpertLoad| {
+        let mut system = small_pods::system("dgx-a100");
+        system.protocols.retain(|protocol| keep || protocol.algorithm != Algorithm::TwoLevel);
+        let job = job_with(Experts { count: 512, ..experts() }, "dp=512,ep=512", 512);
+        let job = Job { expert_load: load, ..job };
+        step(&system, stack(&system, StackKind::Flash), &job, Detail::Grouped).expect("a step")
+    };
+    for load in [ExpertLoad::Even, ExpertLoad::Zipf(0.5)] {
+        let (two, direct) = (of(true, load.clone()), of(false, load));
+        assert!(two.time.expert_comm < 0.7 * direct.time.expert_comm, "{:?} {:?}", two.time, direct.time);
+        assert!(two.time.compute <= direct.time.compute * 1.001);
+        assert_eq!(two.traffic[1], direct.traffic[1]);
+        assert!(two.traffic[0].1 > direct.traffic[0].1);
+    }
 }
 
 fn rdusim(directory: &Path, arguments: &[&str]) -> Output {

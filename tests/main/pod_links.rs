@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use rdusim::input::Override;
 use rdusim::model::{Architecture, ExpertLoad, preset};
 use rdusim::pod::{
-    Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, StackKind, System, TrainingStep, least_bytes,
-    open, phases, step,
+    Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Phase, StackKind, System, TrainingStep,
+    least_bytes, open, phases, plan, step,
 };
 
 use crate::laws::for_all_of;
@@ -101,6 +101,60 @@ fn collectives_on_dragonflies_keep_the_lower_bounds() {
         }
         Ok(())
     });
+}
+
+/// Between nodes a two-level all-to-all moves what a direct one does, within them as many times that as there are nodes; each phase takes
+/// what the busiest of its links takes, and it has as many steps as a node and the nodes together have borders.
+#[test]
+fn two_level_all_to_all_takes_its_closed_form() {
+    for_all_of(file!(), 32, (2_u64..9, 2_u64..9, 1_u64..1 << 16), |(size, nodes, each)| {
+        let system = dgx_a100(&[&format!("arch.level.node.members={size}")]);
+        let (network, n) = (Network::new(&system), size * nodes);
+        let groups = [(0..n).collect::<Vec<u64>>()];
+        let call = Call { kind: CollectiveKind::AllToAll, groups: &groups, bytes: n * each };
+        let of = |algorithm| phases(&network, &call, algorithm).expect("equal nodes");
+        let (direct, two) = (of(Algorithm::Direct), of(Algorithm::TwoLevel));
+        let bytes = |list: &[Phase], level: usize| {
+            list.iter().map(|phase| phase.demand.by_level.get(level).copied().unwrap_or(0)).sum::<u64>()
+        };
+        prop_assert_eq!(bytes(&direct, 1), n * (n - size) * each);
+        prop_assert_eq!(bytes(&two, 1), bytes(&direct, 1));
+        prop_assert_eq!(bytes(&direct, 0), n * (size - 1) * each);
+        prop_assert_eq!(bytes(&two, 0), nodes * bytes(&direct, 0));
+        // A chip sends to each place of its node what goes to that place of every node; a node sends all that goes to others.
+        let closed = [
+            ((size - 1) * nodes * each) as f64 / (12.0 * LINK_BYTES_PER_S),
+            (size * (n - size) * each) as f64 / (4.0 * 25e9 * 0.905),
+        ];
+        prop_assert_eq!(two.len(), 2);
+        for (phase, closed) in two.iter().zip(closed) {
+            let found = network.seconds(&phase.demand);
+            prop_assert!((found / closed - 1.0).abs() < 1e-9, "{} and {}", found, closed);
+        }
+        let steps = |list: &[Phase]| list.iter().flat_map(|phase| &phase.steps).sum::<u64>();
+        prop_assert_eq!((steps(&two), steps(&direct)), (size - 1 + nodes - 1, n - 1));
+        Ok(())
+    });
+}
+
+/// Where nodes are not whole, or there is one, there are no two levels.
+#[test]
+fn two_levels_need_several_whole_nodes() {
+    let system = dgx_a100(&[]);
+    let network = Network::new(&system);
+    for chips in [(0..8).collect::<Vec<u64>>(), (0..12).collect(), vec![0, 8, 16]] {
+        let groups = [chips];
+        let call = Call { kind: CollectiveKind::AllToAll, groups: &groups, bytes: 1 << 20 };
+        assert_eq!(phases(&network, &call, Algorithm::TwoLevel), None);
+        assert!(plan(&network, &system.protocols, "nccl", None, &call).is_ok());
+    }
+    // Small messages of many chips have few steps, large ones of few chips cross their node once.
+    let of = |chips: u64, bytes: u64| {
+        let groups = [(0..chips).collect::<Vec<u64>>()];
+        let call = Call { kind: CollectiveKind::AllToAll, groups: &groups, bytes };
+        plan(&network, &system.protocols, "nccl", None, &call).expect("a protocol").algorithm
+    };
+    assert_eq!((of(2048, 1 << 20), of(16, 1 << 30)), (Algorithm::TwoLevel, Algorithm::Ring));
 }
 
 #[test]
