@@ -9,8 +9,8 @@ use std::path::Path;
 
 use rdusim::arch::{self, AnyChip, Bsp, SparseKernel};
 use rdusim::bsp::{
-    Blocks, ExchangeCase, Product, SparseProduct, Superstep, dynamic_plan, exchange_figure, gemm_seconds,
-    moved_seconds, parts_of, plan_gemm, run, sparse_seconds, static_plan,
+    Blocks, ExchangeCase, Place, Product, SparseProduct, Superstep, dynamic_plan, exchange_bandwidth, exchange_us,
+    gemm_seconds, moved_seconds, parts_of, plan_gemm, run, sparse_seconds, static_plan,
 };
 use rdusim::input::Override;
 use rdusim::mode::Mode;
@@ -80,35 +80,40 @@ fn row(name: &str, measured: f64, found: f64) {
 
 /// Figures of arXiv:1912.03413, tables 4.1 to 4.8.
 fn exchanges() -> Outcome<()> {
-    use ExchangeCase::{Bandwidth, Broadcast, Latency};
     let gc2 = chip("arch/gc2.toml", &[])?;
     println!(
-        "## Exchange of the GC2 (arXiv:1912.03413)\n\nLines with a star are what the chip file is fitted to or states.\n"
+        "## Exchange of the GC2 (arXiv:1912.03413)\n\nLines with a star are what the chip file is fitted to or states. \
+         `rdusim validate --data FILE --arch gc2` takes tables of such lines ([docs/validation.md](../../docs/validation.md)).\n"
     );
     println!("| case | measured | model | error |\n| --- | --- | --- | --- |");
-    let (us, gb) = (1.0, 1e-9);
-    let link = |name| Some(name);
-    let cases: [(&str, ExchangeCase<'_>, f64, f64); 17] = [
-        ("us, word, idle *", Latency { link: None, transfers: 1 }, 0.133, us),
-        ("us, word, 1216 at once *", Latency { link: None, transfers: 1216 }, 0.165, us),
-        ("us, word, 4 at once", Latency { link: None, transfers: 4 }, 0.157, us),
-        ("us, word, 38 at once", Latency { link: None, transfers: 38 }, 0.148, us),
-        ("us, word, 304 at once", Latency { link: None, transfers: 304 }, 0.165, us),
-        ("GB/s, one pair", Bandwidth { link: None, transfers: 1 }, 6.34, gb),
-        ("GB/s, 38 pairs", Bandwidth { link: None, transfers: 38 }, 240.12, gb),
-        ("GB/s, 1216 pairs", Bandwidth { link: None, transfers: 1216 }, 7679.01, gb),
-        ("us, broadcast to 16 *", Broadcast { tiles: 16 }, 0.094, us),
-        ("us, broadcast to 76", Broadcast { tiles: 76 }, 0.136, us),
-        ("us, broadcast to 304", Broadcast { tiles: 304 }, 0.153, us),
-        ("us, broadcast to 608", Broadcast { tiles: 608 }, 0.176, us),
-        ("us, broadcast to 1216", Broadcast { tiles: 1216 }, 0.194, us),
-        ("us, word, same board, 1216 at once *", Latency { link: link("board"), transfers: 1216 }, 2.521, us),
-        ("us, word, same board, 2432 at once", Latency { link: link("board"), transfers: 2432 }, 4.282, us),
-        ("GB/s, same board, 1216 pairs *", Bandwidth { link: link("board"), transfers: 1216 }, 55.0, gb),
-        ("us, word, two links, 1216 at once *", Latency { link: link("indirect"), transfers: 1216 }, 5.98, us),
+    let pairs = |tiles| ExchangeCase::pairs(Place::Chip, tiles);
+    let far = |link, tiles| ExchangeCase::pairs(Place::Link(link), tiles);
+    let words = [
+        ("us, word, idle *", pairs(1), 0.133),
+        ("us, word, 1216 at once *", pairs(1216), 0.165),
+        ("us, word, 4 at once", pairs(4), 0.157),
+        ("us, word, 38 at once", pairs(38), 0.148),
+        ("us, word, 304 at once", pairs(304), 0.165),
+        ("us, broadcast to 16 *", ExchangeCase::broadcast(16), 0.094),
+        ("us, broadcast to 76", ExchangeCase::broadcast(76), 0.136),
+        ("us, broadcast to 304", ExchangeCase::broadcast(304), 0.153),
+        ("us, broadcast to 608", ExchangeCase::broadcast(608), 0.176),
+        ("us, broadcast to 1216", ExchangeCase::broadcast(1216), 0.194),
+        ("us, word, same board, 1216 at once *", far("board", 1216), 2.521),
+        ("us, word, same board, 2432 at once", far("board", 2432), 4.282),
+        ("us, word, two links, 1216 at once *", far("indirect", 1216), 5.98),
     ];
-    for (name, case, measured, scale) in cases {
-        row(name, measured, exchange_figure(&gc2, case).ok_or("a path that the file lacks")? * scale);
+    for (name, case, measured) in words {
+        row(name, measured, exchange_us(&gc2, case).ok_or("a path that the file lacks")?);
+    }
+    let rates = [
+        ("GB/s, one pair", pairs(1), 6.34),
+        ("GB/s, 38 pairs", pairs(38), 240.12),
+        ("GB/s, 1216 pairs", pairs(1216), 7679.01),
+        ("GB/s, same board, 1216 pairs *", far("board", 1216), 55.0),
+    ];
+    for (name, case, measured) in rates {
+        row(name, measured, exchange_bandwidth(&gc2, case).ok_or("a path that the file lacks")? * 1e-9);
     }
     println!();
     Ok(())

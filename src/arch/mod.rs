@@ -97,7 +97,7 @@ fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
         Kind::Rdu => {}
         Kind::Gpu(span) => {
             let title = "this needs an RDU: the file describes a GPU, which has no grid to map operators onto";
-            let help = "`run`, `compare` and `check` take a GPU";
+            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a GPU";
             return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
         }
         Kind::Bsp(span) => {

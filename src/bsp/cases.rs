@@ -1,4 +1,4 @@
-//! Single operations as benchmarks measure them: a product with its operands where the plan wants them, and bare exchanges.
+//! Single products as benchmarks measure them, with their operands where the plan wants them, and changes of layout.
 
 use super::gemm::{self, Product};
 use super::sparse::{Blocks, SparseProduct, dynamic_plan, static_plan};
@@ -7,68 +7,6 @@ use super::vertex;
 use crate::arch::{Bsp, SparseKernel};
 use crate::diagnostics::Diagnostic;
 use crate::units::{ByteSize, Dtype};
-
-/// A measurement between tiles.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ExchangeCase<'a> {
-    /// One word from each of so many tiles to another: microseconds. A path between chips has a name.
-    Latency {
-        /// The path, on the chip if none.
-        link: Option<&'a str>,
-        /// Transfers at once.
-        transfers: u64,
-    },
-    /// Long messages of so many pairs at once: bytes a second of all of them.
-    Bandwidth {
-        /// The path, on the chip if none.
-        link: Option<&'a str>,
-        /// Transfers at once.
-        transfers: u64,
-    },
-    /// One word from one tile to so many: microseconds.
-    Broadcast {
-        /// Tiles.
-        tiles: u64,
-    },
-}
-
-/// Tiles at the same short way from each other: up to so many, a broadcast takes the same time (arXiv:1912.03413 table 4.8).
-const GROUP: u64 = 16;
-
-/// The figure of an exchange, in microseconds or in bytes a second; `None` if the file lacks the path.
-pub fn exchange_figure(chip: &Bsp, case: ExchangeCase<'_>) -> Option<f64> {
-    let exchange = &chip.exchange;
-    let us = |cycles: f64| cycles / chip.clock_hz as f64 * 1e6;
-    let tiles = chip.tile.count;
-    // The way between pairs that lie anywhere: the more pairs, the surer is one that lies far.
-    let way = |pairs: u64| {
-        let (near, far) = (exchange.near_cycles as f64, exchange.far_cycles as f64);
-        let longest = 1.0 - 1.0 / pairs.max(1) as f64;
-        near + (far - near).max(0.0) * longest
-    };
-    Some(match case {
-        ExchangeCase::Latency { link: None, transfers } => {
-            us((exchange.sync_cycles + exchange.setup_cycles) as f64 + way(transfers))
-        }
-        ExchangeCase::Latency { link: Some(name), transfers } => {
-            let link = chip.links.get(name)?;
-            (link.latency_ns + link.message_ns * (transfers.max(1) - 1) as f64) / 1e3
-        }
-        ExchangeCase::Bandwidth { link: None, transfers } => {
-            exchange.bytes_per_cycle * chip.clock_hz as f64 * transfers as f64
-        }
-        ExchangeCase::Bandwidth { link: Some(name), transfers } => {
-            let link = chip.links.get(name)?;
-            link.bytes_per_s.min(link.pair_bytes_per_s * transfers as f64)
-        }
-        ExchangeCase::Broadcast { tiles: receivers } => {
-            // One message that passes all tiles on its way; beyond the sender's own group it crosses the chip first.
-            let share = receivers as f64 / tiles.max(1) as f64;
-            let way = if receivers > GROUP { exchange.far_cycles as f64 * (1.0 + share) } else { 0.0 };
-            us(exchange.broadcast_cycles as f64 + way)
-        }
-    })
-}
 
 /// Bytes of a tile that one product may take.
 fn available(chip: &Bsp) -> f64 {

@@ -7,6 +7,7 @@
 mod account;
 mod amp;
 mod cases;
+mod exchanges;
 mod execute;
 mod gemm;
 mod layout;
@@ -22,7 +23,8 @@ mod verify;
 mod vertex;
 
 pub use self::account::bound_cycles;
-pub use self::cases::{ExchangeCase, exchange_figure, gemm_seconds, moved_seconds, sparse_seconds};
+pub use self::cases::{gemm_seconds, moved_seconds, sparse_seconds};
+pub use self::exchanges::{ExchangeCase, Pattern, Place, exchange_bandwidth, exchange_us};
 pub use self::execute::{Executed, execute};
 pub use self::gemm::{GemmPlan, Grid, Product, Windows, plan as plan_gemm};
 pub use self::layout::{TileOperator, TileStep, layout};

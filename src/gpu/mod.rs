@@ -28,6 +28,7 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::workload::{OperatorId, Phase, TensorId, Workload, most_elements};
 
+pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
 pub use self::cases::{Case, seconds};
 pub use self::experts::{Experts, Skew};

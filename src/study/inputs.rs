@@ -9,6 +9,7 @@ use crate::arch::{self, AnyChip, Chip, Quality};
 use crate::bsp;
 use crate::compile::{Compiled, compile_measured, simulate_measured};
 use crate::diagnostics::Diagnostic;
+use crate::gpu;
 use crate::import;
 use crate::input::{Given, Override, Root};
 use crate::interrupt;
@@ -28,8 +29,8 @@ pub struct Inputs {
     base: Arc<Workload>,
     seed: u64,
     quality: Quality,
-    /// The file describes a chip of tiles, which has no mapping.
-    has_tiles: bool,
+    /// The file describes a chip that has no mapping.
+    is_plain: bool,
 }
 
 impl Inputs {
@@ -46,19 +47,19 @@ impl Inputs {
         quality: Quality,
     ) -> Result<Self, Diagnostic> {
         let arch = arch::Template::take(arch, base)?;
-        let has_tiles = match arch.any(&[])? {
-            chip @ (AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
-                refuse_vendor(&chip, quality)?;
-                true
-            }
-            AnyChip::Rdu(_) | AnyChip::Gpu(_) => {
+        let is_plain = match arch.any(&[])? {
+            AnyChip::Rdu(_) => {
                 arch.chip(&[])?.under(quality)?;
                 false
+            }
+            chip => {
+                refuse_vendor(&chip, quality)?;
+                true
             }
         };
         let workload = import::take_template(workload, base, model)?;
         let base = Arc::new(workload.workload(&[], seed)?);
-        Ok(Self { arch, workload, base, seed, quality, has_tiles })
+        Ok(Self { arch, workload, base, seed, quality, is_plain })
     }
 
     /// The same, the graph cut as a file of sections says; variants of the workload are not.
@@ -83,12 +84,12 @@ impl Inputs {
         self.quality
     }
 
-    /// The chip with more overrides, an RDU or one of tiles.
+    /// The chip with more overrides, of any kind.
     ///
     /// # Errors
     /// What the chip's checks refuse.
     pub fn any_chip(&self, sets: &[&Override]) -> Result<AnyChip, Diagnostic> {
-        if self.has_tiles { self.arch.any(sets) } else { self.chip(sets).map(|chip| AnyChip::Rdu(Box::new(chip))) }
+        if self.is_plain { self.arch.any(sets) } else { self.chip(sets).map(|chip| AnyChip::Rdu(Box::new(chip))) }
     }
 
     /// The workload with more overrides and, if given, another seed.
@@ -120,7 +121,7 @@ impl Inputs {
     }
 }
 
-/// A chip of tiles or arrays has no mapping that a vendor's stack would limit.
+/// A chip of another kind than `rdu` has no mapping that a vendor's stack would limit.
 fn refuse_vendor(chip: &AnyChip, quality: Quality) -> Result<(), Diagnostic> {
     if quality == Quality::Ideal {
         return Ok(());
@@ -139,10 +140,8 @@ pub(super) fn run_plain(chip: &AnyChip, workload: &Workload, modes: &[Mode]) -> 
         AnyChip::Bsp(bsp) => bsp::run(bsp, workload, modes),
         AnyChip::Systolic(systolic) => systolic::run(systolic, workload, modes),
         AnyChip::Wafer(wafer) => wafer::run(wafer, workload, modes),
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) => Err(Diagnostic::new(format!(
-            "{} is no chip of kind \"bsp\", \"systolic\" or \"wafer\"",
-            chip.device().name()
-        ))),
+        AnyChip::Gpu(gpu) => gpu::run(gpu, workload, modes),
+        AnyChip::Rdu(chip) => Err(Diagnostic::new(format!("{} is an RDU, which needs a mapping", chip.name))),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::systolic;
 use crate::units::Dtype;
 use crate::workload;
 
+use super::exchange;
 use super::line::{Line, TIMES};
 use super::pods;
 use super::run::{SetPart, SetReport, SetRow, outcome};
@@ -17,7 +18,7 @@ use super::score::Score;
 use super::serving;
 
 /// A kind of case: its name, and the columns it takes; those of [`OPTIONAL`] may be missing.
-const KINDS: [(&str, &[&str]); 8] = [
+const KINDS: [(&str, &[&str]); 9] = [
     ("gemm", &["m", "n", "k"]),
     ("attention-prefill", &["batch", "isl", "heads", "kv_heads", "head_dim"]),
     ("attention-decode", &["batch", "cached", "heads", "kv_heads", "head_dim"]),
@@ -37,10 +38,12 @@ const KINDS: [(&str, &[&str]); 8] = [
     (pods::COLLECTIVES, &["collective", "gpus", "message_size"]),
     (pods::TRAINING, &["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp"]),
     (pods::PRETRAINING, &["model", "seq", "micro_batch", "accumulation", "tp", "pp", "dp"]),
+    (exchange::EXCHANGE, &exchange::COLUMNS),
     (serving::SERVING, &["sockets", "model", "input_tokens", "output_tokens", "batch"]),
 ];
 /// Of these, a measured rate that follows from the other columns is not read.
-const OPTIONAL: [&str; 13] = [
+const OPTIONAL: [&str; 14] = [
+    "table",
     "round",
     "memory_share",
     "score_dropout",
@@ -81,6 +84,12 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
             batches.push((serving::batch(&line)?, line.microseconds()?));
             continue;
         }
+        if kind == exchange::EXCHANGE {
+            let (label, published, simulated) = exchange::compared(&line, tiles_of(target)?)?;
+            let at = published;
+            rows.push(SetRow { label, at, published, simulated, ideal: None, serial: None, outlier: false });
+            continue;
+        }
         let (label, times) = simulated(kind, &line, target)?;
         let published = line.microseconds()?;
         if kind == pods::TRAINING {
@@ -105,6 +114,9 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
         (rows, list) = serving::rows(system, &batches)?;
     } else if pods::is_of_systems(kind) {
         list.extend(pods::parts(&rows, &of_rows));
+    } else if kind == exchange::EXCHANGE {
+        list.extend(SetPart::new("odd lines", &rows, |i, _| i % 2 == 0));
+        list.extend(SetPart::new("even lines", &rows, |i, _| i % 2 == 1));
     } else {
         list.extend(parts(&rows));
     }
@@ -121,7 +133,7 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
         chip: target.name().to_owned(),
         quality: if ideal.is_some() { Quality::Vendor } else { Quality::Ideal },
         point: "case".to_owned(),
-        quantity: "microseconds".to_owned(),
+        quantity: if kind == exchange::EXCHANGE { "the value in its unit" } else { "microseconds" }.to_owned(),
         source: source.trim_start_matches("source:").trim().to_owned(),
         plotted: false,
         parts: list,
@@ -169,7 +181,7 @@ fn kind_of(path: &str, columns: &[&str]) -> Result<&'static str, Diagnostic> {
             Diagnostic::new(format!("{path}: unknown column {unknown:?} for cases of kind {kind}")).with_help(takes())
         );
     }
-    if !TIMES.iter().any(|(column, _)| has(column)) {
+    if *kind != exchange::EXCHANGE && !TIMES.iter().any(|(column, _)| has(column)) {
         return Err(Diagnostic::new(format!("{path}: no column of measured times")).with_help(takes()));
     }
     Ok(kind)
@@ -239,6 +251,17 @@ fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
     let vendor = run(Quality::Vendor)?;
     let serial = Some(chip.seconds(vendor.serial_cycles()));
     Ok(Times { simulated: chip.seconds(vendor.cycles), serial, ideal: Some(ideal) })
+}
+
+/// The chip of tiles that exchanges are measured on.
+fn tiles_of(target: &Target) -> Result<&Bsp, Diagnostic> {
+    match target {
+        Target::Chip(AnyChip::Bsp(chip)) => Ok(chip),
+        other => {
+            let title = format!("exchanges between tiles are of a chip of kind \"bsp\", {} is none", other.name());
+            Err(Diagnostic::new(title).with_help("give `--arch` a file such as arch/gc2.toml"))
+        }
+    }
 }
 
 fn of_a_system(kind: &str, target: &Target) -> Diagnostic {

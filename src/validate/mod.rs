@@ -6,6 +6,7 @@
 
 mod analytic;
 mod data;
+mod exchange;
 mod fit;
 mod left_out;
 mod line;

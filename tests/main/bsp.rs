@@ -211,3 +211,25 @@ fn a_softmax_larger_than_memory_runs_in_parts() {
     assert_eq!(room["runs"][0]["traffic"]["off_chip_read_bytes"], 0);
     assert!(room["runs"][0]["cycles"].as_u64() < run["runs"][0]["cycles"].as_u64());
 }
+
+#[test]
+fn tables_of_exchanges_are_compared_in_their_own_units() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("exchanges.csv");
+    let text = "# source: by hand\ntable,metric,case,tiles_or_transfers,value,unit\n\
+                1,\"p2p latency, idle\",on-chip,1,0.133,us\n1,\"bandwidth of p2p under load, per transfer\",on-chip,1216,6.4,GB/s\n\
+                2,gather of one word latency,on-chip,1216,0.925,us\n2,\"all to all, latency\",on-chip,608,0.544,us\n\
+                3,reduction latency,\"across boards, no direct IPU link\",1216,1.6,us\n4,GEMM FP32 best,square 512,512,8,TFLOP/s\n";
+    std::fs::write(&file, text).expect("a file");
+    let path = file.to_str().expect("a path");
+    let run = json(&format!("validate --data {path} --arch gc2"));
+    let rows = run["sets"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 6);
+    for row in &rows[..4] {
+        assert!(row["error"].as_f64().expect("an error").abs() < 0.01, "{row}");
+    }
+    for arch in ["bow", "sn10"] {
+        let output = rdusim(&format!("validate --data {path} --arch {arch}"));
+        assert_eq!(output.status.code(), Some(2), "{arch} has no such paths");
+    }
+}

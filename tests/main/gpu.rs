@@ -110,8 +110,37 @@ fn the_feed_forward_block_moves_what_it_must() {
 }
 
 #[test]
+fn explain_and_sweeps_take_a_gpu() {
+    let text = stdout(&["explain", "--arch", A100, "--workload", MLP, "--mode", "kbk"]);
+    let wanted = ["Kernel by kernel: ", "is bound by ", "twice the tensor cores of every SM", "twice the rate of hbm"];
+    for wanted in wanted {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    // Twice of anything is no slower.
+    let json = json(&["explain", "--arch", A100, "--workload", MLP, "--mode", "fused", "--format", "json"]);
+    let more = json["modes"][0]["derivatives"].as_array().expect("derivatives");
+    assert!(more.len() > 6 && more.iter().all(|one| one["saved_s"].as_f64().expect("seconds") >= -1e-12), "{json}");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let study = directory.path().join("study.toml");
+    let root = env!("CARGO_MANIFEST_DIR");
+    let text = format!(
+        "schema = 1\nname = \"sms\"\narch = \"{root}/{A100}\"\nworkload = \"{root}/{MLP}\"\n\
+         metrics = [\"fused.cycles\"]\n[[axes]]\npath = \"arch.sm.count\"\nvalues = [54, 108]\n"
+    );
+    std::fs::write(&study, text).expect("a file");
+    let out = directory.path().join("out");
+    stdout(&["sweep", study.to_str().expect("a path"), "--out", out.to_str().expect("a path")]);
+    let table = std::fs::read_to_string(out.join("results.csv")).expect("a table");
+    let cycles = |line: usize| -> u64 {
+        let line = table.lines().nth(line).expect("a line");
+        line.rsplit(',').next().expect("a cell").parse().expect("cycles")
+    };
+    assert!(cycles(1) > cycles(2), "{table}");
+}
+
+#[test]
 fn what_needs_a_grid_refuses_a_gpu() {
-    for command in ["map", "verify", "explain"] {
+    for command in ["map", "verify"] {
         let message = refused(&[command, "--arch", A100, "--workload", TINY]);
         assert!(message.contains("needs an RDU") && message.contains("arch/a100.toml:"), "{message}");
         assert!(message.contains("kind = \"gpu\""), "{message}");

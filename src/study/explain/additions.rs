@@ -1,6 +1,6 @@
 //! What could be added to a chip, one resource at a time.
 
-use crate::arch::{AnyChip, Bsp, Chip, Orchestration, Systolic, Tier, Wafer};
+use crate::arch::{AnyChip, Bsp, Chip, Gpu, Orchestration, Systolic, Tier, Wafer};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 
@@ -38,7 +38,7 @@ pub(super) fn additions(chip: &AnyChip) -> Result<Vec<Addition>, Diagnostic> {
         AnyChip::Bsp(bsp) => of_tiles(bsp),
         AnyChip::Systolic(systolic) => of_arrays(systolic),
         AnyChip::Wafer(wafer) => of_wafer(wafer),
-        AnyChip::Gpu(_) => Ok(Vec::new()),
+        AnyChip::Gpu(gpu) => of_gpu(gpu),
     }
 }
 
@@ -79,6 +79,53 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
         half_the_start(bsp.program_us)?,
     ];
     list.extend(bsp.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
+    Ok(list)
+}
+
+/// Those of a GPU.
+fn of_gpu(gpu: &Gpu) -> Result<Vec<Addition>, Diagnostic> {
+    let (sm, l2, launch) = (&gpu.sm, &gpu.l2, &gpu.launch);
+    let more = sm.count + sm.count.div_ceil(10);
+    let macs = sm.tensor_macs.iter().map(|(dtype, macs)| set(&["sm", "tensor_macs", dtype.name()], macs * 2));
+    let half = |key: &str, us: f64| set(&["launch", key], number(us / 2.0));
+    let mut list = vec![
+        addition("compute", format!("a tenth more SMs ({} to {more})", sm.count), vec![set(&["sm", "count"], more)?]),
+        addition("compute", "twice the tensor cores of every SM".to_owned(), macs.collect::<Result<_, _>>()?),
+        addition(
+            "vector",
+            format!("twice the vector lanes of every SM ({} to {})", sm.vector_lanes, sm.vector_lanes * 2),
+            vec![set(&["sm", "vector_lanes"], sm.vector_lanes * 2)?],
+        ),
+        addition(
+            "sram",
+            format!("twice the L2 ({} to {} KiB)", l2.capacity_bytes >> 10, l2.capacity_bytes >> 9),
+            vec![set(&["l2", "capacity_bytes"], l2.capacity_bytes * 2)?],
+        ),
+        addition(
+            "memory:l2",
+            format!("twice the rate of the L2 ({} to {} bytes a cycle)", l2.bytes_per_cycle, l2.bytes_per_cycle * 2),
+            vec![
+                set(&["l2", "bytes_per_cycle"], l2.bytes_per_cycle * 2)?,
+                set(&["sm", "l2_bytes_per_cycle"], sm.l2_bytes_per_cycle * 2)?,
+            ],
+        ),
+        addition(
+            "launch",
+            format!("half the time between kernels ({} µs, {} in a graph)", launch.gap_us, launch.graph_gap_us),
+            vec![
+                half("gap_us", launch.gap_us)?,
+                half("graph_gap_us", launch.graph_gap_us)?,
+                half("host_us", launch.host_us)?,
+                half("training_host_us", launch.training_host_us)?,
+            ],
+        ),
+        addition(
+            "fill",
+            format!("half the start and end of a kernel ({} µs)", launch.ramp_us),
+            vec![half("ramp_us", launch.ramp_us)?],
+        ),
+    ];
+    list.extend(gpu.memory.iter().map(twice_the_rate).collect::<Result<Vec<_>, _>>()?);
     Ok(list)
 }
 

@@ -8,6 +8,7 @@ use crate::bsp;
 use crate::compile::{BaseCache, Compiled, compile_until, simulate_until};
 use crate::cost::{Stop, bound_cycles};
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
+use crate::gpu;
 use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity as RunFidelity, Outcome};
@@ -66,7 +67,7 @@ impl Built {
             AnyChip::Bsp(bsp) => bsp::bound_cycles(bsp, &self.workload, mode),
             AnyChip::Systolic(systolic) => systolic::bound_cycles(systolic, &self.workload, mode),
             AnyChip::Wafer(wafer) => wafer::bound_cycles(wafer, &self.workload, mode),
-            AnyChip::Gpu(_) => 0,
+            AnyChip::Gpu(gpu) => gpu::bound_cycles(gpu, &self.workload, mode),
         }
     }
 }
