@@ -15,7 +15,7 @@ from ._progress import Progress, told
 
 Parallel = Mapping[str, int | str] | str
 Phase = Literal["training", "prefill", "decode"]
-Objective = Literal["time", "tokens_per_chip", "chips"]
+Objective = Literal["time", "tokens_per_chip", "chips", "energy"]
 
 
 class Pod(_Json):
@@ -59,7 +59,10 @@ def pod(
     sparsity: float | None = None,
     flat: bool = False,
     predicted_tokens: int | None = None,
-    stage_layers: Sequence[float] | None = None,
+    stage_layers: Sequence[float | str] | None = None,
+    expert_load: str | os.PathLike[str] | None = None,
+    stragglers: str | os.PathLike[str] | None = None,
+    chakra: str | os.PathLike[str] | None = None,
     sets: Mapping[str, Any] | None = None,
     mtbf_h: float | None = None,
     checkpoint_s: float | None = None,
@@ -82,7 +85,13 @@ def pod(
         sparsity: Share of the layers' weights that is pruned; RDUs only.
         flat: Every chip of a step is simulated on its own: the same result, later.
         predicted_tokens: Of training: tokens of a sequence that have logits; all if not given.
-        stage_layers: Of training: layers of each stage, halves too; equal shares if not given.
+        stage_layers: Of training: layers of each stage, halves too, or ``"4+3"`` (attention and feed-forward blocks); equal shares
+            if not given.
+        expert_load: Of training, of a model with experts: how tokens fall on them: ``even``, ``uniform``, ``zipf:A``, or a file of a
+            number an expert; ``uniform`` if not given.
+        stragglers: Of training: how much longer chips compute: ``normal:DEVIATION``, ``exponential:MEAN``, or a file of a share a
+            line. The result then has ``stragglers``.
+        chakra: Of training: directory that a Chakra execution trace of every chip is written into.
         sets: Fields of the system file: ``{"level.node.links": 12}``.
         mtbf_h, checkpoint_s, restart_s, checkpoint_every_s: Of training: mean hours between failures of a chip, seconds of writing a
             checkpoint, from a failure until work goes on, and of work between checkpoints (the best if not given). The
@@ -94,7 +103,15 @@ def pod(
     base, phase = _base(system, model, parallel, phase, stack, batch, micro_batch, seq, sparsity, sets)
     failures = _failures(mtbf_h, checkpoint_s, restart_s, checkpoint_every_s)
     if phase != "training":
-        options = {"flat": flat, "mtbf_h": failures, "predicted_tokens": predicted_tokens, "stage_layers": stage_layers}
+        options = {
+            "flat": flat,
+            "mtbf_h": failures,
+            "predicted_tokens": predicted_tokens,
+            "stage_layers": stage_layers,
+            "expert_load": expert_load,
+            "stragglers": stragglers,
+            "chakra": chakra,
+        }
         given = [name for name, value in options.items() if value]
         if given:
             raise ValueError(f"{given} are for the phase 'training', found {phase!r}")
@@ -102,9 +119,10 @@ def pod(
         "base": base,
         "phase": phase,
         "flat": flat,
-        "predicted_tokens": predicted_tokens,
-        "stage_layers": None if stage_layers is None else ",".join(str(layers) for layers in stage_layers),
+        "training": _training(predicted_tokens, stage_layers, expert_load),
         "failures": failures,
+        "stragglers": _path(stragglers),
+        "chakra": _path(chakra),
     }
     return Pod(*_native.pod(json.dumps(request)))
 
@@ -122,6 +140,9 @@ def pod_search(
     micro_batch: int | None = None,
     seq: int | None = None,
     sparsity: float | None = None,
+    predicted_tokens: int | None = None,
+    stage_layers: Sequence[float | str] | None = None,
+    expert_load: str | os.PathLike[str] | None = None,
     sets: Mapping[str, Any] | None = None,
     mtbf_h: float | None = None,
     checkpoint_s: float | None = None,
@@ -133,7 +154,8 @@ def pod_search(
 
     Args:
         objective: The shortest step on all ``chips`` (``time``), the most tokens a second and chip on as many or fewer
-            (``tokens_per_chip``), or the fewest chips whose step takes at most ``target_step_s`` (``chips``).
+            (``tokens_per_chip``), the fewest chips whose step takes at most ``target_step_s`` (``chips``), or the least energy of a
+            step on as many or fewer (``energy``).
         chips: Chips, or the most of them; all that the system can have if not given.
         parallel, micro_batch: What they give stays fixed.
 
@@ -145,6 +167,7 @@ def pod_search(
     failures = _failures(mtbf_h, checkpoint_s, restart_s, checkpoint_every_s)
     asked = {
         "base": base,
+        "training": _training(predicted_tokens, stage_layers, expert_load),
         "chips": chips,
         "objective": objective,
         "target_step_s": target_step_s,
@@ -190,18 +213,32 @@ def pod_requests(
     base, _ = _base(system, model, parallel, "decode", stack, users, None, None, sparsity, sets)
     asked = {
         "base": {**base, "seq": None},
-        "trace": os.fspath(trace) if trace is not None else None,
+        "trace": _path(trace),
         "arrivals": arrivals,
         "requests": requests,
         "prompt_tokens": prompt_tokens,
         "output_tokens": output_tokens,
         "seed": seed,
         "kv_tokens": kv_tokens,
-        "grid": os.fspath(grid) if grid is not None else None,
+        "grid": _path(grid),
         "prefix_share": prefix_share,
         "prefill_tokens": prefill_tokens,
     }
     return Pod(*_native.pod_requests(json.dumps(asked)))
+
+
+def _path(given: str | os.PathLike[str] | None) -> str | None:
+    return None if given is None else os.fspath(given)
+
+
+def _training(
+    predicted_tokens: int | None, stage_layers: Sequence[float | str] | None, expert_load: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    return {
+        "predicted_tokens": predicted_tokens,
+        "stage_layers": None if stage_layers is None else ",".join(str(layers) for layers in stage_layers),
+        "expert_load": _path(expert_load),
+    }
 
 
 def _failures(

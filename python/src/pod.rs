@@ -7,8 +7,10 @@ use rdusim::analysis::{self, Failure, PodRequest, SearchRequest, ServingRequest}
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::{self, Override};
 use rdusim::model::Phase;
-use rdusim::pod::{Arrivals, Counts, Failures, Grid, Objective, Policy, Request, TrainingStep, drawn, read_trace};
-use rdusim::report::{File, PodReport, ServingReport, ServingSetup, StreamReport, WriteError};
+use rdusim::pod::{
+    Arrivals, Counts, ExecutionTraces, Failures, Grid, Objective, Policy, Request, TrainingStep, drawn, read_trace,
+};
+use rdusim::report::{File, PodReport, ServingReport, ServingSetup, StreamReport, WriteError, write_traces};
 use serde::Deserialize;
 
 use super::request::{Answer, named, overrides, read};
@@ -41,9 +43,19 @@ struct PodOf {
     base: Base,
     phase: String,
     flat: bool,
+    training: TrainingOf,
+    failures: Option<FailuresOf>,
+    stragglers: Option<String>,
+    chakra: Option<PathBuf>,
+}
+
+/// What a training step alone is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrainingOf {
     predicted_tokens: Option<u64>,
     stage_layers: Option<String>,
-    failures: Option<FailuresOf>,
+    expert_load: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +71,7 @@ struct FailuresOf {
 #[serde(deny_unknown_fields)]
 struct SearchOf {
     base: Base,
+    training: TrainingOf,
     chips: Option<u64>,
     objective: String,
     target_step_s: Option<f64>,
@@ -82,7 +95,7 @@ struct RequestsOf {
 }
 
 impl Base {
-    fn training<'a>(&'a self, sets: &'a [Override], flat: bool) -> PodRequest<'a> {
+    fn training<'a>(&'a self, of: &'a TrainingOf, sets: &'a [Override], flat: bool) -> PodRequest<'a> {
         PodRequest {
             system: &self.system,
             sets,
@@ -93,10 +106,10 @@ impl Base {
             micro_batch: self.micro_batch.unwrap_or(1),
             sequence: self.seq,
             sparsity: self.sparsity,
-            predicted: None,
-            stage_layers: None,
+            predicted: of.predicted_tokens,
+            stage_layers: of.stage_layers.as_deref(),
             flat,
-            expert_load: None,
+            expert_load: of.expert_load.as_deref(),
         }
     }
 
@@ -149,15 +162,21 @@ pub(crate) fn pod(py: Python<'_>, request: &str) -> PyResult<Texts> {
 fn training(request: &PodOf) -> Answer<Texts> {
     let sets = overrides(&request.base.sets)?;
     let failures = request.failures.as_ref().map(FailuresOf::checked).transpose()?;
-    let (predicted, stage_layers) = (request.predicted_tokens, request.stage_layers.as_deref());
-    let asked = PodRequest { predicted, stage_layers, ..request.base.training(&sets, request.flat) };
+    let stragglers = request.stragglers.as_deref().map(analysis::stragglers).transpose()?;
+    let asked = request.base.training(&request.training, &sets, request.flat);
     let mut notes = Vec::new();
-    let made = analysis::pod(&asked, &mut |note| notes.push(note.to_owned()), |system, stack, job, step| {
-        let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
-        let step = &TrainingStep { goodput, ..step.clone() };
-        let report = PodReport { system, stack, job, step };
-        Ok::<_, WriteError>((report.json(), report.table(), pictures(report.files()?)))
-    })??;
+    let made =
+        analysis::pod(&asked, &mut |note| notes.push(note.to_owned()), |system, stack, job, step| -> Answer<_> {
+            let chips = job.parallel.chips();
+            let goodput = failures.map(|failures| failures.goodput(chips));
+            let slowest = stragglers.as_ref().map(|of| of.of_step(chips, (step.step_s, step.computing_s())));
+            let step = &TrainingStep { slowest, goodput, ..step.clone() };
+            if let Some(directory) = &request.chakra {
+                write_traces(directory, &ExecutionTraces::new(system, stack, job)?)?;
+            }
+            let report = PodReport { system, stack, job, step };
+            Ok((report.json(), report.table(), pictures(report.files()?)))
+        })??;
     Ok((made.0, made.1, made.2, notes))
 }
 
@@ -182,7 +201,7 @@ pub(crate) fn pod_search(py: Python<'_>, request: &str, progress: Option<&Bound<
     watched(py, progress, move |watch| {
         let sets = overrides(&request.base.sets)?;
         let asked = SearchRequest {
-            pod: request.base.training(&sets, false),
+            pod: request.base.training(&request.training, &sets, false),
             is_micro_batch_fixed: request.base.micro_batch.is_some(),
             chips: request.chips,
             objective: objective(&request)?,
@@ -198,12 +217,13 @@ pub(crate) fn pod_search(py: Python<'_>, request: &str, progress: Option<&Bound<
 }
 
 fn objective(request: &SearchOf) -> Result<Objective, Diagnostic> {
-    let known = [("time", 0), ("tokens_per_chip", 1), ("chips", 2)];
+    let known = [("time", 0), ("tokens_per_chip", 1), ("chips", 2), ("energy", 3)];
     match (named("objective", &request.objective, &known)?, request.target_step_s) {
         (2, Some(seconds)) if seconds.is_finite() && seconds > 0.0 => Ok(Objective::Chips(seconds)),
         (2, _) => Err(Diagnostic::new("the objective \"chips\" needs `target_step_s`, a time above 0")),
         (_, Some(_)) => Err(Diagnostic::new("`target_step_s` has no effect without the objective \"chips\"")),
         (0, None) => Ok(Objective::Time),
+        (3, None) => Ok(Objective::Energy),
         (_, None) => Ok(Objective::TokensPerChip),
     }
 }

@@ -69,8 +69,23 @@ def test_a_pod_is_the_command_lines_json(cli):
     stages = ["--stage-layers", "9,11,11,9", "--predicted-tokens", "512"]
     uneven = rs.pod("dgx-a100", model, parallel=parallel, stack="megatron-2021", stage_layers=[9, 11, 11, 9], predicted_tokens=512)
     assert uneven.to_json() == cli("pod", "dgx-a100", *arguments, *stages) and uneven.step_s != pod.step_s
+    slow = rs.pod("dgx-a100", model, parallel=parallel, stack="megatron-2021", stragglers="normal:0.02")
+    assert slow.to_json() == cli("pod", "dgx-a100", *arguments, "--stragglers", "normal:0.02")
+    assert slow.stragglers["step_s"] > slow.step_s
     with pytest.raises(ValueError, match="need each other"):
         rs.pod("dgx-a100", model, parallel=parallel, mtbf_h=50000)
+
+
+def test_a_pod_with_experts_takes_their_load_and_writes_traces(cli, tmp_path):
+    words = ["--model", "switch-1.6t", "--phase", "training", "--stack", "flash", "--batch", "2048", "--seq", "512"]
+    words += ["--parallel", "dp=2048,ep=2048,capacity=1.25,zero=1", "--expert-load", "zipf:0.5", "--format", "json"]
+    ask = dict(parallel="dp=2048,ep=2048,capacity=1.25,zero=1", batch=2048, seq=512, stack="flash")
+    skewed = rs.pod("dgx-a100", "switch-1.6t", expert_load="zipf:0.5", **ask)
+    assert skewed.to_json() == cli("pod", "dgx-a100", *words)
+    with pytest.raises(rs.InputError, match="expert-load"):
+        rs.pod("dgx-a100", "switch-1.6t", expert_load="nowhere", **ask)
+    rs.pod("dgx-a100", "gpt2", parallel="dp=2,cp=2", batch=2, stack="flash", chakra=tmp_path / "traces")
+    assert sorted(path.name for path in (tmp_path / "traces").iterdir())[:2] == ["comm_groups.json", "rank.0.et"]
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
@@ -118,6 +133,8 @@ def test_a_search_over_pods_is_the_command_lines_json(cli):
     assert few.to_json() == cli("pod", "dgx-a100", *words, *target)
     with pytest.raises(rs.InputError, match="target_step_s"):
         rs.pod_search("dgx-a100", model, objective="chips", **ask)
+    least = rs.pod_search("dgx-a100", model, objective="energy", **ask)
+    assert least.to_json() == cli("pod", "dgx-a100", *words, "--objective", "energy")
 
 
 def test_a_certificate_that_is_not_true_is_refused():

@@ -1,13 +1,13 @@
 //! `rdusim pod`: a model on many chips.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use crate::analysis::{self, PodRequest};
 use crate::input::Override;
 use crate::pod::{ExecutionTraces, TrainingStep};
-use crate::report::{self, File, PodReport};
+use crate::report::{File, PodReport, write_traces};
 
 use super::failure::Failure;
 use super::pod_goodput::GoodputArgs;
@@ -100,9 +100,9 @@ pub(super) struct PodArgs {
     pub(super) phase: PodPhase,
     /// Decomposition: tp, pp, dp, cp and context (ring, ulysses), ep with capacity (dropless, or a factor), exchange (exposed,
     /// overlapped:PARTS) and experts (near, far), sp, `seq_chunks`, schedule (naive, gpipe, 1f1b, interleaved:PARTS,
-    /// zb-h1, zb-v, pipedream, pipedream-2bw), recompute (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with
+    /// zb-h1, zb-v, pipedream, pipedream-2bw, phased:LAYERS), recompute (none, selective, full), zero (0 to 3), prefetch (units gathered ahead with
     /// zero=3), offload (none, or optimizer, activations, weights with + between them), stash (bf16, gist), optimizer (adam, adam-8bit, lion, adafactor, sgd), gradients (bf16, fp32, int8, powersgd:RANK),
-    /// order (tp-dp-pp, tp-pp-dp); of chips of tiles tp2, `io_tiles`, `memory_share`, `score_dropout` and schedule=phased:LAYERS; such as
+    /// order (tp-dp-pp, tp-pp-dp); of chips of tiles tp2, `io_tiles`, `memory_share` and `score_dropout`; such as
     /// tp=8,pp=4,dp=2
     #[arg(long, value_name = "KEY=VALUE,...", required_unless_present = "search")]
     pub(super) parallel: Option<String>,
@@ -196,14 +196,4 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         })
     })??;
     output::show(args.out.as_deref(), &files, args.format, &text)
-}
-
-/// Writes the traces of all chips, one at a time: of many chips they are larger than memory may be.
-fn write_traces(directory: &Path, traces: &ExecutionTraces<'_>) -> Result<(), Failure> {
-    for chip in 0..traces.chips() {
-        let file = File { name: format!("rank.{chip}.et"), bytes: traces.chakra(chip) };
-        report::write(directory, &[file])?;
-    }
-    let file = File { name: "comm_groups.json".to_owned(), bytes: traces.chakra_groups().into_bytes() };
-    Ok(report::write(directory, &[file])?)
 }

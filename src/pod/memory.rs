@@ -5,6 +5,7 @@ use super::offload::RESIDENT;
 use super::optimizer::{left_out_bytes, state_parts};
 use super::parallel::{Job, Recompute, Schedule};
 use super::schedule::held;
+use super::swapped::resident_parameters;
 use super::system::{StackKind, System};
 
 /// Bytes of a chip.
@@ -56,27 +57,38 @@ pub(super) fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     ((kept as f64 * share) as u64, (scores as f64 * (2.0 + 0.125) / 5.0) as u64)
 }
 
-/// Bytes of what enters a layer; between phases each tensor rank keeps a part.
-fn layer_input(job: &Job) -> u64 {
+/// Whether phases are those of tiles, which stream what they keep.
+fn streams_phases(job: &Job, stack: StackKind) -> bool {
+    job.parallel.tiled.is_phased() && stack == StackKind::Popart
+}
+
+/// Bytes of what enters a layer; between phases on tiles each tensor rank keeps a part.
+fn layer_input(job: &Job, stack: StackKind) -> u64 {
     let p = &job.parallel;
-    let parts = if p.sp || p.tiled.is_phased() { p.tp } else { p.tiled.tp2 };
+    let parts = if p.sp || streams_phases(job, stack) { p.tp } else { p.tiled.tp2 };
     2 * job.tokens() * job.micro_batch * job.architecture.hidden / parts
+}
+
+/// Micro-batches whose activations a stage holds at most.
+fn held_of(job: &Job, stage: u64) -> u64 {
+    let p = &job.parallel;
+    if p.tiled.is_phased() {
+        return job.micro_batches();
+    }
+    held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks)
 }
 
 /// Memory of a stage at its peak.
 pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     let p = &job.parallel;
     let parts = job.stage_parts(stage);
-    let held = if p.tiled.is_phased() {
-        job.micro_batches()
-    } else {
-        held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks)
-    };
+    let held = held_of(job, stage);
+    let streams = streams_phases(job, stack);
     // With the host are those that neither compute nor move.
     let on_chip = if p.offload.activations { held.min(RESIDENT) } else { held };
     let (kept, scores) = layer_bytes(job, stack);
     let sbh = job.tokens() * job.micro_batch * job.architecture.hidden;
-    let input = layer_input(job);
+    let input = layer_input(job, stack);
     let layers = (job.layers_share(stage) * job.layers_of_part() as f64).ceil() as u64;
     // Beyond what as many layers without experts keep; less where an expert's rows are narrower.
     let (with, more) = (job.mixed_layers().1, expert_bytes(job));
@@ -86,13 +98,18 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
         Recompute::None => on_chip.saturating_mul(of_layers(kept.saturating_add(scores))),
         Recompute::Selective => on_chip.saturating_mul(of_layers(kept)).saturating_add(scores),
         // In phases a micro-batch under way is on the tiles.
-        Recompute::Full if p.tiled.is_phased() => (held * layers).saturating_mul(input),
+        Recompute::Full if streams => (held * layers).saturating_mul(input),
+        // With the host: all but those of a phase that compute or move.
+        Recompute::Full if p.tiled.is_phased() && p.offload.activations => {
+            let one = kept.saturating_add(scores);
+            (on_chip * p.tiled.phase_layers).saturating_mul(input).saturating_add(one)
+        }
         Recompute::Full => {
             let one = kept.saturating_add(scores).saturating_add(beside as u64);
             (on_chip * layers).saturating_mul(input).saturating_add(one)
         }
     };
-    if job.has_logits(stage) && !p.tiled.is_phased() {
+    if job.has_logits(stage) && !streams {
         // Logits in 2 bytes and in fp32.
         let logits = (job.predicted_tokens() / p.cp / p.seq_chunks * job.micro_batch)
             .saturating_mul(job.architecture.vocabulary.div_ceil(p.tp1()) * 6);
@@ -112,11 +129,16 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
         } else {
             job.divided(parts.map(|parameters| 2 * parameters * versions), of_weights)
         },
-        gradients: job.divided(parts.map(|parameters| 2 * parameters), of_gradients),
+        // In phases those of the one that computes, and of the one whose gradients leave.
+        gradients: if p.offload.weights && p.tiled.is_phased() {
+            2 * resident_parameters(job, 2)
+        } else {
+            job.divided(parts.map(|parameters| 2 * parameters), of_gradients)
+        },
         optimizer: if p.offload.optimizer { 0 } else { job.divided(state_parts(job, stage), of_state) },
         activations,
         buffers: between
-            + if p.tp > 1 && !p.tiled.is_phased() { 2 * sbh } else { 0 }
+            + if p.tp > 1 && !streams { 2 * sbh } else { 0 }
             + whole_units(job, stage)
             + around(job)
             + exchanged_bytes(job)
@@ -162,7 +184,7 @@ pub(super) fn waiting(job: &Job, stack: StackKind, stage: u64) -> u64 {
 pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
     let p = &job.parallel;
     let (kept, scores) = layer_bytes(job, stack);
-    let input = layer_input(job);
+    let input = layer_input(job, stack);
     let each = match p.recompute {
         Recompute::None => kept.saturating_add(scores),
         Recompute::Selective => kept,
@@ -191,6 +213,9 @@ fn whole_units(job: &Job, stage: u64) -> u64 {
 /// Bytes of weights on a chip whose weights lie with the host: the largest units of any stage, as many as compute and come.
 fn coming_bytes(job: &Job) -> u64 {
     let p = &job.parallel;
+    if p.tiled.is_phased() {
+        return 2 * resident_parameters(job, 1 + p.prefetch as usize);
+    }
     let of_stage = |stage| {
         let mut units = units(job, stage);
         units.sort_unstable_by(|a, b| b.cmp(a));
@@ -221,8 +246,10 @@ pub fn of_host(system: &System, job: &Job, stack: StackKind) -> u64 {
     let p = &job.parallel;
     let of_stage = |stage| {
         let state = if p.offload.optimizer { job.divided(state_parts(job, stage), p.sharding()[0]) } else { 0 };
-        let weights = if p.offload.weights { 2 * job.stage_parameters(stage) } else { 0 };
-        let held = held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks).saturating_sub(RESIDENT);
+        // Of phases the gradients too.
+        let each = if p.tiled.is_phased() { 4 } else { 2 };
+        let weights = if p.offload.weights { each * job.stage_parameters(stage) } else { 0 };
+        let held = held_of(job, stage).saturating_sub(RESIDENT);
         let kept = if p.offload.activations { held.saturating_mul(waiting_of_one(job, stack, stage)) } else { 0 };
         state.saturating_add(weights).saturating_add(kept)
     };

@@ -33,6 +33,7 @@ mod sharded;
 mod spec;
 mod stage;
 mod stragglers;
+mod swapped;
 mod system;
 mod tensor_comm;
 mod tiled;

@@ -3,6 +3,7 @@
 use super::choices::Offload;
 use super::graph::Piece;
 use super::parallel::{Job, Recompute, Schedule};
+use super::swapped::Swapped;
 use crate::diagnostics::Diagnostic;
 use crate::outcome::Outcome;
 use crate::workload::Phase;
@@ -114,6 +115,8 @@ pub(super) struct Pieces {
     pub later: [PieceTime; 2],
     /// What moves between chip and host.
     pub moving: Moving,
+    /// What phases swap with the host.
+    pub swapped: Swapped,
     /// Of a layer on GPUs that share its sequences: seconds of attention itself, forward and backward.
     pub core: [f64; 2],
     /// Of a layer on GPUs: seconds of its experts' products, forward and backward.

@@ -104,6 +104,13 @@ pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass
         sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
     }
     let [forward, backward, weights] = sum;
+    if pieces.swapped.rate > 0.0 {
+        let of = [pieces.layers, pieces.embedding, pieces.logits];
+        let waits = pieces.swapped.exposed(of.map(|piece| [piece.forward.seconds(), piece.backward.seconds()]));
+        let [forward, backward] =
+            [(forward, waits[0]), (backward, waits[1])].map(|(pass, offload)| Pass { offload, ..pass });
+        return [forward, backward, weights];
+    }
     let [forward, backward] = pieces.moving.exposed(job.parallel.schedule, [forward, backward], weights.seconds());
     [forward, backward, weights]
 }

@@ -6,6 +6,7 @@ use super::memory::waiting_of_one;
 use super::on_gpu::on_gpu;
 use super::parallel::{Job, Recompute};
 use super::pass::{Moving, PieceTime, Pieces, dynamic_joules};
+use super::swapped::Swapped;
 use super::system::{Stack, StackKind, System};
 use super::tensor_comm::TensorComm;
 use super::tiles;
@@ -63,15 +64,22 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
             Err(Diagnostic::new(title).with_help("give layers in halves to `--stage-layers`"))
         }
         AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.parallel.tiled.is_chosen() => {
-            let title = "tp2, io_tiles, memory_share, score_dropout and schedule=phased:LAYERS are modelled on chips of tiles only";
+            let title = "tp2, io_tiles, memory_share and score_dropout are modelled on chips of tiles only";
             Err(Diagnostic::new(title).with_help("leave them out of `--parallel`"))
+        }
+        AnyChip::Rdu(_) if job.parallel.tiled.is_phased() => {
+            let title = "schedule=phased:LAYERS is modelled on GPUs and chips of tiles only";
+            Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"))
         }
         AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.architecture.post_norm => {
             let title =
                 format!("{}: layers with their norms behind them are modelled on chips of tiles only", job.model);
             Err(Diagnostic::new(title).with_help("use a pre-norm GPT or Llama model, or a system such as ipu-pod16"))
         }
-        AnyChip::Gpu(gpu) => on_gpu(gpu, stack, job, comm),
+        AnyChip::Gpu(gpu) => {
+            job.check_swapped()?;
+            on_gpu(gpu, stack, job, comm)
+        }
         AnyChip::Rdu(chip) => on_rdu(chip, stack, job),
         chip @ (AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
             let (name, kind) = (chip.device().name(), chip.device().kind());
@@ -84,7 +92,7 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
 /// What moves between a chip of the stage that has most and its host in the passes of a part.
 fn moving(system: &System, stack: &Stack, job: &Job) -> Moving {
     let offload = job.parallel.offload;
-    if !offload.moves_in_passes() {
+    if !offload.moves_in_passes() || job.parallel.tiled.is_phased() {
         return Moving::default();
     }
     let p = &job.parallel;
@@ -98,6 +106,7 @@ pub(super) fn finished(system: &System, stack: &Stack, job: &Job, comm: &TensorC
     let (mut of, count) = (*raw, job.layers_of_part());
     of.received = comm.received;
     of.moving = moving(system, stack, job);
+    of.swapped = Swapped::new(system, job);
     if matches!(system.chip, AnyChip::Gpu(_)) {
         let (without, with) = job.mixed_layers();
         of.layers = raw.layers.scaled(without as f64);

@@ -87,9 +87,9 @@ impl Tiled {
         self.phase_layers > 0
     }
 
-    /// Whether anything is chosen that other chips do not do.
+    /// Whether anything beside phases is chosen, which other chips do not do.
     pub(super) fn is_chosen(&self) -> bool {
-        *self != Self::default()
+        Self { phase_layers: 0, ..*self } != Self::default()
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::graph::{self, Piece};
 use super::memory;
-use super::parallel::Job;
+use super::parallel::{Job, Parallel, Schedule};
 use super::pass::{Pass, PieceTime, Pieces, dynamic_joules};
 use super::phased;
 use super::system::{Stack, System};
@@ -17,7 +17,11 @@ use crate::arch::{Bsp, BspPart};
 use crate::bsp::{self, PhaseJob};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
+use crate::model::Architecture;
 use crate::workload::{self, Phase, Workload};
+
+/// How many times its memory a tile has where memory is no matter: more than any model of the presets takes.
+const LARGE: u64 = 1 << 12;
 
 /// Times of all pieces.
 ///
@@ -111,6 +115,32 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
         Ok(PieceTime::of_phases(job, piece, of).with_energy(joules))
     };
     Pieces::each(job, run)
+}
+
+/// Times of one layer, the embedding and the logits that no stage goes below: of tiles whose memory holds everything, so that nothing is
+/// streamed and no operator runs in parts. A layer counts as what another one adds to it, where that is less.
+///
+/// # Errors
+/// What is not modelled on tiles.
+pub(super) fn least_pieces(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+    let mut chip = job.parallel.tiled.on(chip)?;
+    chip.tile.sram_bytes = chip.tile.sram_bytes.saturating_mul(LARGE);
+    let of = |layers: u64| {
+        let architecture = Architecture { layers, ..job.architecture };
+        let schedule = Schedule::OneForwardOneBackward;
+        let parallel = Parallel { pp: 1, schedule, ..job.parallel };
+        let job = Job { architecture, parallel, ..job.clone() };
+        all(&chip, stack, &job)
+    };
+    let (one, two) = (of(1)?, of(2)?);
+    let least = |alone: Pass, both: Pass| {
+        let added = both.plus(alone.scaled(-1.0));
+        if added.seconds() < alone.seconds() { added } else { alone }
+    };
+    let mut layers = one.layers;
+    layers.forward = least(one.layers.forward, two.layers.forward);
+    layers.backward = least(one.layers.backward, two.layers.backward);
+    Ok(Pieces { layers, ..one })
 }
 
 /// Times of all pieces as phases. A micro-batch's pass has its share of what a phase waits for; the update is that of all phases.

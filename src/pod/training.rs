@@ -474,6 +474,7 @@ impl Builder<'_> {
         let mut notes = self.update_note(stage as u64);
         notes.extend(optimizer_notes(job));
         notes.extend(phased::note(self.system, job, self.pieces.streamed));
+        notes.extend(self.pieces.swapped.note(job));
         notes.extend(job.stale_note());
         let gradients = if p.shards_passes() {
             "gradients are scattered beside the backward passes"

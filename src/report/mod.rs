@@ -10,6 +10,7 @@ mod csv;
 mod describe;
 mod document;
 mod entries;
+mod execution_traces;
 mod figures;
 #[cfg(test)]
 mod fixture;
@@ -48,6 +49,7 @@ pub use self::document::{AgainstEntry, Document, InputsEntry, SCHEMA};
 pub use self::entries::{
     ArchEntry, EnergyEntry, RunEntry, SectionEntry, StageEntry, TensorEntry, TrafficEntry, VendorEntry, WorkloadEntry,
 };
+pub use self::execution_traces::write_traces;
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;

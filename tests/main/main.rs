@@ -44,6 +44,7 @@ mod pod_context;
 mod pod_experts;
 mod pod_links;
 mod pod_optimizer;
+mod pod_phases;
 mod pod_search;
 mod pod_sharded;
 mod prefetch;

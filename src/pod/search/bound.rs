@@ -17,9 +17,11 @@ use super::super::pass::{Pass, PieceTime, Pieces};
 use super::super::sharded::{end_collectives, ns};
 use super::super::stage::{finished, raw_pieces};
 use super::super::tensor_comm::{TensorComm, tensor_comm};
+use super::super::tiles::least_pieces;
 use super::super::training::{hops, update_seconds};
 use super::space::Search;
 use crate::arch::AnyChip;
+use crate::diagnostics::Diagnostic;
 use crate::units::Dtype;
 
 /// What the passes of a job depend on.
@@ -94,18 +96,24 @@ impl<'s> Bounds<'s> {
         matches!(self.search.system.chip, AnyChip::Gpu(_))
     }
 
+    /// Whether layers have a time that no stage of tiles goes below.
+    fn has_least(&self, job: &Job) -> bool {
+        matches!(self.search.system.chip, AnyChip::Bsp(_)) && !job.parallel.tiled.is_phased()
+    }
+
     fn piece_key(&self, job: &Job, exposed: bool) -> PieceKey {
         let p = &job.parallel;
         let is_gpu = self.is_gpu();
+        let is_least = !exposed && self.has_least(job);
         PieceKey {
             shape: (p.tp, job.micro_batch, p.sp),
             recompute: Recompute::NAMES.iter().position(|(_, kind)| *kind == p.recompute).unwrap_or(0) as u64,
-            launches: p.sharding_launches(),
+            launches: if is_least { [0, 0] } else { p.sharding_launches() },
             ep: p.experts.ep,
             is_split: p.schedule.splits_weights(),
-            compiled: if is_gpu { (0, 0) } else { (job.layers_of_part(), job.micro_batches()) },
+            compiled: if is_gpu || is_least { (0, 0) } else { (job.layers_of_part(), job.micro_batches()) },
             of_tiles: match &self.search.system.chip {
-                AnyChip::Bsp(_) => Some((p.sharding(), p.schedule, p.pp)),
+                AnyChip::Bsp(_) if !is_least => Some((p.sharding(), p.schedule, p.pp)),
                 _ => None,
             },
             dp: if exposed && is_gpu && p.tp * p.cp * p.experts.ep > 1 { p.replicas() } else { 0 },
@@ -168,16 +176,18 @@ impl<'s> Bounds<'s> {
             let keys = missing(&self.reduces, all);
             let found: Vec<(ReduceKey, f64)> = keys.par_iter().map(|key| (*key, self.reduced(key))).collect();
             self.reduces.extend(found);
-        } else if !self.is_gpu() {
+        } else if !self.is_gpu() && !jobs.iter().any(|job| self.has_least(job)) {
             return;
         }
         let keys = missing(&self.pieces, jobs.iter().map(|job| self.piece_key(job, exposed)));
         let of = representatives(keys, jobs, |job| self.piece_key(job, exposed));
         let run = |(key, job): &(PieceKey, &Job)| {
+            let told = |error: Diagnostic| error.title().to_owned();
+            if let (false, AnyChip::Bsp(chip)) = (exposed, &system.chip) {
+                return (*key, least_pieces(chip, stack, job).map_err(told));
+            }
             let comm = if exposed { self.comm(job) } else { Ok(&self.nothing) };
-            let raw =
-                comm.and_then(|comm| raw_pieces(system, stack, job, comm).map_err(|error| error.title().to_owned()));
-            (*key, raw)
+            (*key, comm.and_then(|comm| raw_pieces(system, stack, job, comm).map_err(told)))
         };
         let found: Vec<(PieceKey, Result<Pieces, String>)> = of.par_iter().map(run).collect();
         self.pieces.extend(found);
@@ -236,10 +246,14 @@ impl<'s> Bounds<'s> {
         if exposed {
             return Ok(self.exact(job)?.1);
         }
-        if !self.is_gpu() {
+        let has_least = self.has_least(job);
+        if !self.is_gpu() && !has_least {
             return Ok(self.at_peak(job));
         }
-        let raw = self.pieces.get(&self.piece_key(job, false)).ok_or("its passes are not known")?.clone()?;
+        let mut raw = self.pieces.get(&self.piece_key(job, false)).ok_or("its passes are not known")?.clone()?;
+        if has_least {
+            raw.layers = raw.layers.scaled(job.layers_of_part() as f64);
+        }
         Ok(finished(self.search.system, self.search.stack, job, &self.nothing, &raw))
     }
 

@@ -1,11 +1,13 @@
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::super::parallel::Parallel;
 use super::super::system::{Stack, StackKind, System};
 use super::super::training::step;
 use super::*;
+use crate::arch::AnyChip;
 use crate::model::{Architecture, ExpertLoad, preset};
-use crate::pod::dgx_a100;
+use crate::pod::{dgx_a100, open};
 
 fn base(batch: u64, parallel: &str) -> Job {
     let (gpt, _) = preset("gpt2-medium").expect("a preset");
@@ -39,7 +41,12 @@ fn exhaustive(of: &Search<'_>) -> Vec<Key> {
     bounds.prepare(&fitting, true);
     let mut keys = Vec::new();
     for job in &fitting {
-        let found = step(of.system, of.stack, job, Detail::Grouped).expect("a step");
+        let found = step(of.system, of.stack, job, Detail::Grouped);
+        // What a tile holds in each of its steps is known when they are laid out.
+        if found.is_err() && matches!(of.system.chip, AnyChip::Bsp(_)) {
+            continue;
+        }
+        let found = found.expect("a step");
         let seconds = found.step_s;
         for exposed in [false, true] {
             let bound = bounds.seconds(job, exposed).expect("a bound");
@@ -95,6 +102,22 @@ fn a_search_finds_what_trying_everything_finds() {
             |found: &Found| found.best.iter().map(|best| (best.job.parallel, best.why.clone())).collect::<Vec<_>>();
         assert_eq!(decided(&same), decided(&found));
     }
+}
+
+/// On chips of tiles too, where layers have a time that no stage goes below.
+#[test]
+fn a_search_on_tiles_finds_what_trying_everything_finds() {
+    let system = open(Path::new("ipu-pod16"), &[]).expect("a built-in system");
+    let base = base(8, "zero=1,tp=1");
+    let architecture = Architecture { layers: 4, ..base.architecture };
+    let fixed: BTreeSet<String> = ["zero", "tp"].map(str::to_owned).into_iter().collect();
+    let base = Job { architecture, ..base };
+    let stack = stack(&system, StackKind::Popart);
+    let of = Search { system: &system, stack, base, fixed, chips: 4, objective: Objective::Time };
+    let found = search(&of, &mut |_| ()).expect("a result");
+    let keys: Vec<Key> = found.best.iter().map(|best| Key(best.step_s.expect("simulated"), 0.0)).collect();
+    assert_eq!(keys, exhaustive(&of));
+    assert!(found.counts.simulated < found.counts.fit, "{:?}", found.counts);
 }
 
 #[test]
