@@ -21,6 +21,7 @@ mod memory;
 mod network;
 mod offload;
 mod on_gpu;
+mod on_rdu;
 mod optimizer;
 mod parallel;
 mod pass;

@@ -248,14 +248,17 @@ impl Builder<'_> {
     fn optimizer(&self, stage: u64, share: f64) -> Result<f64, Diagnostic> {
         let (p, of) = (&self.job.parallel, &self.pieces);
         let AnyChip::Gpu(gpu) = &self.system.chip else {
-            let mut all = of.layers.update * p.schedule.parts() as f64 * self.job.layers_share(stage);
+            let parts = p.schedule.parts() as f64;
+            let mut all = of.layers.update * parts * self.job.layers_share(stage) + of.expert_layers.update * parts;
             if stage == 0 {
                 all += of.embedding.update;
             }
             if stage + 1 == p.pp {
                 all += of.logits.update;
             }
-            return Ok(all / share);
+            // Fewer chips have the same experts.
+            let of_experts = (share / p.experts.ep as f64).max(1.0);
+            return Ok(all / share + of.expert_update * parts / of_experts);
         };
         update(gpu, self.job, stage, share).map(|cost| cost.seconds)
     }
