@@ -24,6 +24,15 @@ pub struct Experts {
     pub every: u64,
 }
 
+/// The router of layers whose experts are on other chips, or in graphs of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Router {
+    /// Experts that it chooses among.
+    pub experts: u64,
+    /// There is a block that every token meets, as wide as the feed-forward block.
+    pub has_shared: bool,
+}
+
 /// How the tokens of a batch fall on the experts of a layer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum ExpertLoad {

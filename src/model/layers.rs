@@ -1,6 +1,6 @@
 //! The parts of a layer: attention, with or without latent keys, and the feed-forward block, with or without experts.
 
-use super::experts::Experts;
+use super::experts::{Experts, Router};
 use super::extras::Latent;
 use super::preset::{Activation, Position};
 use super::write::{Phase, Writer};
@@ -159,6 +159,9 @@ impl Writer<'_> {
     }
 
     pub(super) fn feed_forward(&mut self, h: &str) -> String {
+        if let Some(router) = self.part.and_then(|part| part.router) {
+            return self.routed_block(h, router);
+        }
         match self.options.architecture.extras.experts {
             Some(experts) if !self.is_dense_layer() => self.expert_block(h, &experts),
             _ => self.block_of("", h, "ffn"),
@@ -241,6 +244,22 @@ impl Writer<'_> {
             self.operator("shared_sigmoid", "sigmoid", &["shared_opening"], "shared_opened", "");
         }
         self.operator("add_experts", "add", &[&shared, &fed], "fed_by_all", "");
+        "fed_by_all".to_owned()
+    }
+
+    /// What a layer with experts has around them where their rows go to other chips and come back: the router, the rows that leave, and
+    /// those that come back; and the block that every token meets.
+    fn routed_block(&mut self, h: &str, router: Router) -> String {
+        self.matrix("w_router", "hidden", &router.experts.to_string());
+        self.operator("router", "gemm", &[h, "w_router"], "routes", "");
+        self.operator("routing", "softmax", &["routes"], "routed", "");
+        self.operator("leave", "scale", &[h], "rows_out", "");
+        self.tensor("rows_back", "tokens", "hidden", "input", "");
+        if !router.has_shared {
+            return "rows_back".to_owned();
+        }
+        let shared = self.block_of("shared_", h, "ffn");
+        self.operator("add_experts", "add", &[&shared, "rows_back"], "fed_by_all", "");
         "fed_by_all".to_owned()
     }
 }

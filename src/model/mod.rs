@@ -14,7 +14,7 @@ mod storage;
 mod write;
 
 pub use expert_presets::EXPERT_PRESETS;
-pub use experts::{ExpertLoad, Experts, expected_above};
+pub use experts::{ExpertLoad, Experts, Router, expected_above};
 pub use extras::{Extras, Latent};
 pub use named::preset;
 pub use part::write_part;

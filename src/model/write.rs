@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::experts::{ExpertLoad, Experts};
+use super::experts::{ExpertLoad, Experts, Router};
 use super::extras::Latent;
 use super::preset::{Architecture, Norm};
 use super::storage::{Storage, StorageFormat};
@@ -51,7 +51,7 @@ impl Recompute {
     }
 
     /// The value of `training.activations`.
-    fn activations(self) -> &'static str {
+    pub fn activations(self) -> &'static str {
         match self {
             Self::None => "saved",
             Self::Selective => "selective",
@@ -145,6 +145,8 @@ pub struct Part {
     pub micro_batches: Option<u64>,
     /// Dropout of the probabilities of attention too, where there is dropout.
     pub drops_scores: bool,
+    /// Feed-forward blocks are experts of other chips.
+    pub router: Option<Router>,
 }
 
 /// A stored weight whose values give a mask.

@@ -101,6 +101,12 @@ impl Job {
         Some((visits * u128::from(thousandths)).div_ceil(u128::from(experts.count) * 1000) as u64)
     }
 
+    /// Rows of a micro-batch that a chip sends to experts, with those that stay on it.
+    pub(super) fn sent_rows(&self) -> u64 {
+        let Some(experts) = self.experts() else { return 0 };
+        self.room().map_or(self.micro_batch * self.tokens() * experts.each, |room| experts.count * room)
+    }
+
     /// Share of the visits of tokens to experts that find no room.
     pub fn dropped_share(&self) -> f64 {
         let Some((experts, room)) = self.experts().zip(self.room()) else { return 0.0 };

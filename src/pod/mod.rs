@@ -23,6 +23,7 @@ mod network;
 mod offload;
 mod on_gpu;
 mod on_kernels;
+mod on_rdu;
 mod optimizer;
 mod parallel;
 mod pass;

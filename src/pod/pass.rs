@@ -120,8 +120,10 @@ pub(super) struct Pieces {
     pub swapped: Swapped,
     /// Of a layer on GPUs that share its sequences: seconds of attention itself, forward and backward.
     pub core: [f64; 2],
-    /// Of a layer on GPUs: seconds of its experts' products, forward and backward.
+    /// Of a layer: seconds of its experts' products, forward and backward.
     pub products: [f64; 2],
+    /// Of all layers of a part on an RDU: the update of experts' weights, which is no part of `expert_layers`.
+    pub expert_update: KernelCost,
 }
 
 impl PieceTime {
@@ -157,7 +159,8 @@ impl PieceTime {
         joules: impl Fn(Phase) -> f64,
     ) -> Self {
         let (forward, backward) = (seconds(Phase::Forward), seconds(Phase::Backward));
-        let is_again = job.parallel.recompute == Recompute::Full && matches!(piece, Piece::Layers(_));
+        let is_layer = matches!(piece, Piece::Layers(_) | Piece::Routed);
+        let is_again = job.parallel.recompute == Recompute::Full && is_layer;
         let again = if is_again { forward.min(backward) } else { 0.0 };
         Self {
             forward: Pass { compute: forward, joules: joules(Phase::Forward), ..Pass::default() },

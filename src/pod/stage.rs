@@ -1,22 +1,18 @@
 //! Seconds of the passes of a part of the model on one chip, from the chip's own simulation.
 
 use super::choices::{Gradients, Optimizer};
-use super::graph::{self, Piece};
 use super::memory::waiting_of_one;
 use super::on_gpu::on_gpu;
 use super::on_kernels::{on_systolic, on_wafer};
+use super::on_rdu::on_rdu;
 use super::parallel::{Job, Recompute};
-use super::pass::{Moving, PieceTime, Pieces, dynamic_joules};
+use super::pass::{Moving, Pieces};
 use super::swapped::Swapped;
-use super::system::{Stack, StackKind, System};
+use super::system::{Stack, System};
 use super::tensor_comm::TensorComm;
 use super::tiles;
-use crate::arch::{AnyChip, Chip};
-use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
-use crate::mode::Mode;
-use crate::outcome::{Fidelity, StopReason};
-use crate::workload::{self, Phase};
 
 /// Times of all pieces.
 ///
@@ -46,9 +42,9 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
                 "offload of activations and weights is not modelled on chips of tiles, which stream them themselves";
             Err(Diagnostic::new(title).with_help("use offload=optimizer, or none"))
         }
-        AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.experts().is_some() => {
-            let title = format!("{} has experts, which are trained on GPUs only", job.model);
-            Err(Diagnostic::new(title).with_help("gathering the tokens of an expert has no gradient in a graph"))
+        AnyChip::Bsp(_) if job.experts().is_some() => {
+            let title = format!("{} has experts, which are not modelled on chips of tiles", job.model);
+            Err(Diagnostic::new(title).with_help("use a system of GPUs or RDUs, or a model without experts"))
         }
         AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)
             if job.parallel.optimizer != Optimizer::Adam
@@ -101,7 +97,7 @@ fn moving(system: &System, stack: &Stack, job: &Job) -> Moving {
 
 /// The times of all pieces, from what the chip's simulation gave.
 pub(super) fn finished(system: &System, stack: &Stack, job: &Job, comm: &TensorComm, raw: &Pieces) -> Pieces {
-    let (mut of, count) = (*raw, job.layers_of_part());
+    let mut of = *raw;
     of.received = comm.received;
     of.moving = moving(system, stack, job);
     of.swapped = Swapped::new(system, job);
@@ -112,38 +108,20 @@ pub(super) fn finished(system: &System, stack: &Stack, job: &Job, comm: &TensorC
         of.later = [raw.later[0].scaled(without as f64), raw.later[1].scaled(with as f64)];
         return of;
     }
-    let again = if job.parallel.recompute == Recompute::Full { comm.forward } else { 0.0 };
-    of.layers.forward.tensor_comm = comm.forward * count as f64;
-    of.layers.backward.tensor_comm = (comm.backward + again) * count as f64;
+    let again = if job.parallel.recompute == Recompute::Full { 1.0 } else { 0.0 };
+    let (without, with) = job.mixed_layers();
+    for (piece, count) in [(&mut of.layers, without), (&mut of.expert_layers, with)] {
+        piece.forward.tensor_comm = comm.forward * count as f64;
+        piece.backward.tensor_comm = (comm.backward + again * comm.forward) * count as f64;
+    }
+    if with > 0 {
+        let parts = job.parallel.experts.parts;
+        let exposed = raw.products.map(|seconds| comm.experts.exposed(parts, seconds / parts as f64) * with as f64);
+        of.expert_layers.forward.expert_comm = exposed[0];
+        of.expert_layers.backward.expert_comm = exposed[1] + again * exposed[0];
+    }
     of.embedding.forward.tensor_comm = comm.single;
     of.logits.forward.tensor_comm = comm.logits;
     of.logits.backward.tensor_comm = comm.single;
     of
-}
-
-fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    if job.parallel.schedule.splits_weights() {
-        let title = format!(
-            "schedule {} has passes for gradients of weights, which the sections of an RDU are not divided into",
-            job.parallel.schedule.name()
-        );
-        return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"));
-    }
-    let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
-    let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
-        let text = graph::workload(job, piece)?;
-        let workload = workload::parse("the part of the model on one chip", &text, &[], 0)?;
-        let compiled = compile_with(chip, &workload, &[mode], Effort::Low, &BaseCache::default())?;
-        let outcome = simulate_measured(chip, &workload, &compiled[0], Fidelity::Event);
-        if outcome.stop != StopReason::Drained {
-            return Err(Diagnostic::new(format!("the part of the model on one {} did not end", chip.name)));
-        }
-        let of = |phase: Phase| -> f64 {
-            let sections = outcome.sections.iter().filter(|section| section.phase == phase);
-            sections.map(|section| chip.seconds(section.cycles)).sum::<f64>() * stack.kernel_factor
-        };
-        let joules = |phase| dynamic_joules(&outcome, phase);
-        Ok(PieceTime::of_phases(job, piece, of, joules))
-    };
-    Pieces::each(job, run)
 }

@@ -156,7 +156,7 @@ fn in_phases(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pi
     let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
         // Passes that read and write activations between phases, and those that weights come for.
         let (piece, parameters, reads, writes, loads) = match piece {
-            Piece::Layers(_) => {
+            Piece::Layers(_) | Piece::Routed => {
                 (Piece::Layers(layers), layers * job.layer_parameters(), [1.0, 1.0], [0.0, 1.0], [true; 2])
             }
             Piece::Embedding => (piece, job.embedding_parameters(), [0.0, 1.0], [1.0, 0.0], [true; 2]),

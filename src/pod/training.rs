@@ -253,14 +253,22 @@ impl Builder<'_> {
     fn optimizer(&self, stage: u64, share: f64) -> Result<KernelCost, Diagnostic> {
         let (p, of) = (&self.job.parallel, &self.pieces);
         let AnyChip::Gpu(gpu) = &self.system.chip else {
-            let mut all = of.layers.scaled(p.schedule.parts() as f64 * self.job.layers_share(stage));
+            let parts = p.schedule.parts() as f64;
+            let layers = of.layers.scaled(self.job.layers_share(stage)).plus(of.expert_layers);
+            let mut all = layers.scaled(parts);
             if stage == 0 {
                 all = all.plus(of.embedding);
             }
             if stage + 1 == p.pp {
                 all = all.plus(of.logits);
             }
-            return Ok(all.scaled(1.0 / share).update);
+            // Fewer chips have the same experts.
+            let of_experts = parts / (share / p.experts.ep as f64).max(1.0);
+            let (own, experts) = (all.scaled(1.0 / share).update, of.expert_update);
+            return Ok(KernelCost {
+                seconds: own.seconds + experts.seconds * of_experts,
+                joules: own.joules + experts.joules * of_experts,
+            });
         };
         update(gpu, self.job, stage, share)
     }

@@ -217,6 +217,37 @@ fn exchanges_between_nodes_are_in_two_levels_where_that_is_faster() {
     }
 }
 
+/// Two small layers with experts.
+fn for_rdus(parallel: &str, load: ExpertLoad) -> Job {
+    let job = job_with(Experts { count: 4, width: 512, every: 1, ..experts() }, parallel, 8);
+    let small = Architecture { hidden: 256, heads: 4, kv_heads: 4, feed_forward: 512, ..job.architecture };
+    let architecture = Architecture { layers: 2, vocabulary: 1024, ..small };
+    Job { architecture, sequence: 128, expert_load: load, ..job }
+}
+
+#[test]
+fn experts_are_trained_on_rdus() {
+    let system = small_pods::system("sn40l-16");
+    let run = |job: &Job| step(&system, stack(&system, StackKind::Rdu), job, Detail::Grouped).expect("a step");
+    let job = for_rdus("dp=4,ep=4,zero=1", ExpertLoad::Even);
+    let even = run(&job);
+    let time = &even.time;
+    let sum = time.compute + time.expert_comm + time.data_comm + time.optimizer;
+    assert!((sum / even.step_s - 1.0).abs() < 1e-9 && time.expert_comm > 0.0, "{time:?}");
+    // Bytes are those of GPUs: 2 layers, 2 micro-batches of 128 tokens that meet 2 experts, four ways, to 3 of 4 chips; and gradients
+    // of what all have are scattered and its weights gathered.
+    let exchanged = 4 * 2 * 2 * 4 * (2 * 128 * 256 * 2 * 3 / 4);
+    let reduced = 2 * 3 * 2 * job.stage_parts(0)[0];
+    let moved: u64 = even.traffic.iter().map(|(_, bytes)| bytes).sum();
+    assert!(moved.abs_diff(exchanged + reduced) < 256, "{moved} {exchanged} {reduced}");
+    // The busiest expert gives all others its rows.
+    let skewed = run(&for_rdus("dp=4,ep=4,zero=1", ExpertLoad::Zipf(1.0)));
+    assert!(skewed.time.compute > time.compute && skewed.experts.is_some_and(|of| of.imbalance > 1.2));
+    // What is computed again is exchanged again.
+    let again = run(&for_rdus("dp=4,ep=4,zero=1,recompute=full", ExpertLoad::Even));
+    assert!((again.time.expert_comm / time.expert_comm - 1.5).abs() < 1e-6 && again.time.recompute > 0.0);
+}
+
 fn rdusim(directory: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rdusim"));
     command.current_dir(directory).args(["pod", "dgx-a100", "--phase", "training", "--stack", "flash"]);
@@ -293,9 +324,27 @@ fn what_cannot_be_divided_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{parallel}: {message}");
         assert!(message.contains(says) && output.stdout.is_empty(), "{parallel}: {message}");
     }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let text = r#"{"model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2,
+        "intermediate_size": 512, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1000}"#;
+    std::fs::write(directory.path().join("config.json"), text).expect("a file");
     let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))
-        .args(["pod", "sn40l-16", "--phase", "training", "--model", "switch-1.6t", "--parallel", "tp=16,zero=0,dp=1"])
+        .current_dir(directory.path())
+        .args([
+            "pod",
+            "ipu-pod16",
+            "--phase",
+            "training",
+            "--model",
+            "config.json",
+            "--parallel",
+            "dp=1",
+            "--seq",
+            "64",
+        ])
         .output()
         .expect("it runs");
-    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("not modelled on chips of tiles"), "{message}");
 }
