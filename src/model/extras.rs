@@ -1,6 +1,7 @@
 //! What models of some families have beside the dimensions that all have.
 
 use super::experts::Experts;
+use super::mamba::Mamba;
 
 /// Parts of a model that most families lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +23,8 @@ pub struct Extras {
     pub experts: Option<Experts>,
     /// Layers at the front whose feed-forward block has no experts.
     pub dense_layers: u64,
+    /// Some or all layers have a recurrence in the place of attention.
+    pub mamba: Option<Mamba>,
 }
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): widths.

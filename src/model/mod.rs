@@ -2,10 +2,14 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod ends;
 mod expert_presets;
 mod experts;
 mod extras;
 mod layers;
+mod mamba;
+mod mamba_layer;
+mod mamba_presets;
 mod named;
 mod part;
 mod preset;
@@ -15,6 +19,8 @@ mod write;
 pub use expert_presets::EXPERT_PRESETS;
 pub use experts::{ExpertLoad, Experts, expected_above};
 pub use extras::{Extras, Latent};
+pub use mamba::Mamba;
+pub use mamba_presets::MAMBA_PRESETS;
 pub use named::preset;
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset};

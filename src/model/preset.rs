@@ -85,9 +85,11 @@ impl Architecture {
 
     /// The first part of a model beyond the usual dimensions, which not every command can take.
     pub fn unusual(&self) -> Option<&'static str> {
-        let Extras { head_width, attention_bias, head_norm, branch_norm, capped_scores, latent, experts, .. } =
-            self.extras;
+        let Extras {
+            head_width, attention_bias, head_norm, branch_norm, capped_scores, latent, experts, mamba, ..
+        } = self.extras;
         let parts = [
+            (mamba.is_some(), "Mamba-2 layers"),
             (latent.is_some(), "latent attention"),
             (experts.is_some(), "experts"),
             (head_width.is_some(), "heads that are not as wide together as the model"),
@@ -125,6 +127,7 @@ pub(super) const NO_EXTRAS: Extras = Extras {
     latent: None,
     experts: None,
     dense_layers: 0,
+    mamba: None,
 };
 
 pub(super) const GPT2: Architecture = Architecture {

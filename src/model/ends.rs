@@ -1,0 +1,52 @@
+//! What stands before and behind the layers of a model: the embedding, the logits.
+
+use super::preset::Position;
+use super::write::{Phase, Writer};
+
+impl Writer<'_> {
+    /// The logits of `x`, and in training their loss.
+    pub(super) fn logits(&mut self, x: &str) {
+        if self.options.architecture.tied {
+            if self.part.is_some_and(|part| !part.has_embedding) {
+                self.matrix("w_tokens", "vocabulary", "hidden");
+            }
+            self.operator("logits", "gemm", &[x, "w_tokens"], "logits", "transpose_b = true");
+        } else {
+            self.matrix("w_logits", "hidden", "vocabulary");
+            self.operator("logits", "gemm", &[x, "w_logits"], "logits", "");
+        }
+        if self.options.phase == Phase::Training {
+            self.tensor("labels", "tokens", "1", "input", "\ndtype = \"fp32\"");
+            self.operator("loss", "cross_entropy", &["logits", "labels"], "loss", "");
+        }
+    }
+
+    pub(super) fn embedding(&mut self) -> String {
+        let a = &self.options.architecture;
+        self.tensor("ids", "tokens", "1", "input", "\ndtype = \"fp32\"");
+        self.matrix("w_tokens", "vocabulary", "hidden");
+        self.operator("embed_tokens", "embedding", &["ids", "w_tokens"], "x_tokens", "");
+        let mut x = "x_tokens".to_owned();
+        let mut tables = Vec::new();
+        if let Position::Learned(rows) = a.position {
+            tables.push(("positions", rows));
+        }
+        if a.token_types > 0 {
+            tables.push(("types", a.token_types));
+        }
+        for (name, rows) in tables {
+            let (ids, table, part, sum) =
+                (format!("ids_{name}"), format!("w_{name}"), format!("x_{name}"), format!("x_with_{name}"));
+            self.tensor(&ids, "tokens", "1", "input", "\ndtype = \"fp32\"");
+            self.matrix(&table, &rows.to_string(), "hidden");
+            self.operator(&format!("embed_{name}"), "embedding", &[&ids, &table], &part, "");
+            self.operator(&format!("add_{name}"), "add", &[&x, &part], &sum, "");
+            x = sum;
+        }
+        if a.embedding_norm {
+            self.norm(&x, "x_embedded");
+            "x_embedded".clone_into(&mut x);
+        }
+        x
+    }
+}
