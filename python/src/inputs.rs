@@ -115,6 +115,8 @@ struct ModelText {
     weight_storage: Option<String>,
     #[serde(default)]
     cache_storage: Option<String>,
+    #[serde(default)]
+    chunk: Option<u64>,
 }
 
 fn storage_format(name: &str, text: Option<&str>) -> Result<Option<StorageFormat>, Diagnostic> {
@@ -139,6 +141,7 @@ pub(crate) fn model_text(py: Python<'_>, request: &str) -> PyResult<String> {
             batch: request.batch.unwrap_or(1),
             sequence: request.seq,
             context: request.context,
+            chunk: request.chunk,
             dtype: request.dtype.unwrap_or_else(|| "bf16".to_owned()),
             sparsity: request.sparsity,
             block: request.block.unwrap_or(16),

@@ -43,6 +43,8 @@ pub struct ModelRequest {
     pub dropout: bool,
     /// How matrices and caches are stored.
     pub storage: Storage,
+    /// Rows of a chunk of Mamba-2; the model's if not given.
+    pub chunk: Option<u64>,
 }
 
 /// The workload file of a model; it is checked as `rdusim check` would.
@@ -70,6 +72,22 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
         (a.heads, a.kv_heads) = (heads, heads);
     }
     a.layers = request.layers.unwrap_or(a.layers);
+    if let Some(mamba) = &mut a.extras.mamba {
+        // Twice the width of the model, in as many heads as that makes.
+        let count = |flag: &str, value: u64| {
+            u32::try_from(value).map_err(|_| Diagnostic::new(format!("`{flag}` is {value}, too many for Mamba-2")))
+        };
+        if let Some(hidden) = request.hidden {
+            mamba.heads = count("--hidden", (hidden.saturating_mul(2) / u64::from(mamba.head)).max(1))?;
+        }
+        mamba.layers = count("--layers", a.layers)?;
+        if let Some(chunk) = request.chunk {
+            mamba.span = count("--chunk", chunk)?;
+        }
+    } else if request.chunk.is_some() {
+        let title = format!("`--chunk`: `{}` has no Mamba-2 layers", request.name);
+        return Err(Diagnostic::new(title).with_help("leave it out"));
+    }
     a.kv_heads = request.kv_heads.unwrap_or(a.kv_heads);
     a.feed_forward = request.ffn.unwrap_or(a.feed_forward);
     a.vocabulary = request.vocabulary.unwrap_or(a.vocabulary);

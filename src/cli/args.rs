@@ -393,6 +393,9 @@ pub(super) struct ModelArgs {
     /// Store the keys and values of the context so when decoding
     #[arg(long, value_name = "FORMAT")]
     pub(super) cache_storage: Option<StorageFormat>,
+    /// Rows of a chunk of Mamba-2, 1 for row by row [default: the model's]
+    #[arg(long, value_name = "N")]
+    pub(super) chunk: Option<u64>,
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, BUILTINS, Builtin, FileKind};
-use crate::model::{EXPERT_PRESETS, PRESETS};
+use crate::model::{EXPERT_PRESETS, MAMBA_PRESETS, PRESETS};
 use crate::{arch, report, workload};
 
 use super::failure::Failure;
@@ -87,7 +87,7 @@ struct Entry {
 /// Prints every built-in name with one line about it.
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     let mut entries = BUILTINS.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
-    entries.extend(PRESETS.iter().chain(&EXPERT_PRESETS).map(|preset| Entry {
+    entries.extend(PRESETS.iter().chain(&EXPERT_PRESETS).chain(&MAMBA_PRESETS).map(|preset| Entry {
         kind: "model",
         name: preset.name,
         about: format!(

@@ -45,6 +45,8 @@ pub struct StageWork {
     is_packed: bool,
     /// MACs of so many rows, where that is not told by the stored weights.
     macs_of_rows: Option<(u64, u64)>,
+    /// The state that a firing takes over from the one before, in rows of its operand.
+    carried_rows: u64,
     element_bytes: u64,
     result_bytes: u64,
     /// Of a step in the tail, columns of the state, and of the result, for so many of the sums; and bytes of an element of
@@ -117,6 +119,7 @@ impl StageWork {
             is_packed: spec.weight.is_some_and(|weight| graph.workload.tensors[weight].packed.is_some()),
             macs_of_rows: (graph.form(index).is_some() && !cuts_heads || graph.sampled(index).is_some())
                 .then(|| (graph.workload.stored_macs(spec.main), graph.rows)),
+            carried_rows: u64::from(graph.kind(index).is_carried()),
             element_bytes: dtype.bytes(),
             result_bytes: graph.dtype(spec.output).bytes(),
             update: spec.update.map(|update| (update, graph.dtype(update.state).bytes())),
@@ -244,6 +247,11 @@ impl StageWork {
         self.part_of(self.width(column_tile), column_tile, slice)
     }
 
+    /// The same of an operand: all of one that heads share.
+    pub fn given_to(&self, columns: u64, is_shared: bool, column_tile: u64, slice: u64) -> Range<u64> {
+        if is_shared { 0..columns } else { self.part_of(columns, column_tile, slice) }
+    }
+
     /// Columns of SIMD column slice `slice`, of an operand or result that has `columns` of them in a column tile: those of the
     /// slice's heads, or of its elements where operands have several columns for one.
     pub fn part_of(&self, columns: u64, column_tile: u64, slice: u64) -> Range<u64> {
@@ -274,7 +282,7 @@ impl StageWork {
         match &self.mapping {
             Mapping::Simd(m) => {
                 let columns = self.slice_columns(column_tile, 0);
-                rows.div_ceil(m.pm) * (columns.end - columns.start).div_ceil(self.lanes)
+                (rows.div_ceil(m.pm) + self.carried_rows) * (columns.end - columns.start).div_ceil(self.lanes)
             }
             Mapping::Gemm(_) => 0,
         }

@@ -13,6 +13,8 @@ pub(super) struct SimdAmounts {
     pub(super) passes: u64,
     /// Row slices.
     pm: u64,
+    /// Rows that the state of a firing before takes, beside those of the row tile.
+    carried_rows: u64,
     lanes: u64,
     /// Flits of a vector of one operand.
     flits_of_vector: u64,
@@ -66,6 +68,7 @@ impl SimdAmounts {
         Some(Self {
             passes: mapping.passes,
             pm: mapping.pm,
+            carried_rows: u64::from(operator.kind.is_carried()),
             lanes,
             flits_of_vector: (lanes * dtype.bytes()).div_ceil(chip.network.flit_bytes),
             flit_bytes: chip.network.flit_bytes,
@@ -90,7 +93,7 @@ impl SimdAmounts {
 
     /// Vectors that a firing reads of each operand, those that are read again counted again.
     pub(super) fn vectors_read(&self, column_tile: u64, rows: u64) -> u64 {
-        self.rows_of_slice(rows) * self.vectors_of_row(column_tile) * self.passes
+        (self.rows_of_slice(rows) + self.carried_rows) * self.vectors_of_row(column_tile) * self.passes
     }
 
     /// Flits that a firing moves. It has no weights and no partial sums.

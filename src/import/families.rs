@@ -6,7 +6,7 @@ use crate::diagnostics::Diagnostic;
 use crate::model::{Activation, Architecture, ExpertLoad, Experts, Extras, Latent, Norm, Phase, Position};
 
 /// Families that are known, as `model_type` names them.
-const FAMILIES: [&str; 17] = [
+const FAMILIES: [&str; 21] = [
     "gpt2",
     "llama",
     "mistral",
@@ -24,6 +24,10 @@ const FAMILIES: [&str; 17] = [
     "gemma2",
     "deepseek_v2",
     "deepseek_v3",
+    "mamba2",
+    "bamba",
+    "granitemoehybrid",
+    "nemotron_h",
 ];
 
 /// Families that are known by name, and what of them is not modelled.
@@ -36,12 +40,15 @@ const MISSING: [(&str, &str); 13] = [
     ("whisper", "convolutions over sound, and an encoder and a decoder with attention between them"),
     ("vit", "patches of images as tokens"),
     ("clip", "two encoders side by side"),
-    ("mamba", "selective scans of a state"),
-    ("mamba2", "selective scans of a state"),
-    ("jamba", "selective scans of a state"),
+    ("mamba", "selective scans with a rate for each column of the state, as Mamba-1 has"),
+    ("zamba2", "blocks of attention that share weights and read the embedding beside the layer before"),
+    ("jamba", "selective scans with a rate for each column of the state, as Mamba-1 has"),
     ("rwkv", "recurrences over tokens"),
     ("gpt_oss", "sinks and windows of attention"),
 ];
+
+/// Families with Mamba-2 layers.
+const HYBRIDS: [&str; 4] = ["mamba2", "bamba", "granitemoehybrid", "nemotron_h"];
 
 /// Experts of a layer.
 const MOST_EXPERTS: u64 = 1 << 20;
@@ -65,7 +72,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    fn refused(&self, why: &str) -> Diagnostic {
+    pub(super) fn refused(&self, why: &str) -> Diagnostic {
         Diagnostic::new(format!("`{}`: {why}", self.path))
     }
 
@@ -88,7 +95,7 @@ impl Fields {
     }
 
     /// A count under one of several names.
-    fn any(&self, names: &[&str]) -> Result<Option<u64>, Diagnostic> {
+    pub(super) fn any(&self, names: &[&str]) -> Result<Option<u64>, Diagnostic> {
         for &name in names {
             match self.map.get(name) {
                 None | Some(Value::Null) => {}
@@ -104,7 +111,7 @@ impl Fields {
         Ok(None)
     }
 
-    fn count(&self, names: &[&str]) -> Result<u64, Diagnostic> {
+    pub(super) fn count(&self, names: &[&str]) -> Result<u64, Diagnostic> {
         self.any(names)?.ok_or_else(|| self.refused(&format!("`{}` is missing", names[0])))
     }
 
@@ -164,6 +171,7 @@ impl Fields {
                 output: false,
                 ..base
             },
+            family if HYBRIDS.contains(&family) => self.hybrid(family, &base, phase, &mut notes)?,
             "bloom" => Architecture { position: Position::Alibi, embedding_norm: true, ..base },
             "falcon" => {
                 let several = self.flag("new_decoder_architecture", false)?;
@@ -201,7 +209,8 @@ impl Fields {
     fn base(&self, family: &str) -> Result<Architecture, Diagnostic> {
         let hidden = self.count(&["hidden_size", "n_embd", "n_embed"])?;
         let layers = self.count(&["num_hidden_layers", "n_layer"])?;
-        let heads = self.count(&["num_attention_heads", "n_head"])?;
+        // Without attention it has no heads.
+        let heads = if family == "mamba2" { 1 } else { self.count(&["num_attention_heads", "n_head"])? };
         let wide = hidden.saturating_mul(4);
         let feed_forward = self.any(&["intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"])?.unwrap_or(wide);
         let is_untied = matches!(
@@ -217,9 +226,12 @@ impl Fields {
                 | "phi3"
                 | "deepseek_v2"
                 | "deepseek_v3"
+                | "mamba2"
+                | "bamba"
+                | "nemotron_h"
         );
         let usual = if family == "gemma2" { Some(256) } else { None };
-        let head_width = self.any(&["head_dim"])?.or(usual);
+        let head_width = if family == "mamba2" { None } else { self.any(&["head_dim"])?.or(usual) };
         Ok(Architecture {
             hidden,
             layers,
@@ -283,6 +295,14 @@ impl Fields {
                 ..plain(self.count(&["num_experts"])?, each(4)?, self.count(&["moe_intermediate_size"])?)
             },
             "qwen3_moe" => plain(self.count(&["num_experts"])?, each(8)?, self.count(&["moe_intermediate_size"])?),
+            "granitemoehybrid" => {
+                let count = self.map.get("num_local_experts").and_then(Value::as_u64).unwrap_or(0);
+                if count == 0 {
+                    return Ok(None);
+                }
+                let shared = self.any(&["shared_intermediate_size"])?.unwrap_or(0);
+                Experts { shared, ..plain(count, each(2)?, base.feed_forward) }
+            }
             "deepseek_v2" | "deepseek_v3" => {
                 let width = self.count(&["moe_intermediate_size"])?;
                 let shared = self.map.get("n_shared_experts").and_then(Value::as_u64).unwrap_or(0);

@@ -16,6 +16,7 @@ mod expert_load;
 mod families;
 mod fold;
 mod given;
+mod hybrids;
 mod image_shapes;
 mod images;
 mod infer;

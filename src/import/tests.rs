@@ -1,6 +1,7 @@
 //! Networks made by hand: what they become, and what is said of those that cannot be used.
 
 mod config;
+mod hybrids;
 mod newer;
 
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! What models of some families have beside the dimensions that all have.
 
 use super::experts::Experts;
+use super::mamba::Mamba;
 
 /// Parts of a model that most families lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +25,8 @@ pub struct Extras {
     pub dense_layers: u64,
     /// Tokens are patches of images with so many values, which a product embeds; only the first token of an image has logits.
     pub patches: Option<u64>,
+    /// Some or all layers have a recurrence in the place of attention.
+    pub mamba: Option<Mamba>,
 }
 
 /// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): widths.

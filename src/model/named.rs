@@ -1,6 +1,7 @@
 //! Models by their names.
 
 use super::expert_presets::EXPERT_PRESETS;
+use super::mamba_presets::MAMBA_PRESETS;
 use super::preset::{Architecture, GPT2, LLAMA, PRESETS};
 use crate::diagnostics::Diagnostic;
 
@@ -14,7 +15,7 @@ pub fn preset(name: &str) -> Result<(Architecture, u64), Diagnostic> {
         "llama" => return Ok((LLAMA, 4096)),
         _ => {}
     }
-    let all = || PRESETS.iter().chain(&EXPERT_PRESETS);
+    let all = || PRESETS.iter().chain(&EXPERT_PRESETS).chain(&MAMBA_PRESETS);
     all().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(|| {
         let names: Vec<&str> = all().map(|preset| preset.name).collect();
         Diagnostic::new(format!("there is no model {name:?}"))

@@ -86,9 +86,19 @@ impl Architecture {
     /// The first part of a model beyond the usual dimensions, which not every command can take.
     pub fn unusual(&self) -> Option<&'static str> {
         let Extras {
-            head_width, attention_bias, head_norm, branch_norm, capped_scores, latent, experts, patches, ..
+            head_width,
+            attention_bias,
+            head_norm,
+            branch_norm,
+            capped_scores,
+            latent,
+            experts,
+            patches,
+            mamba,
+            ..
         } = self.extras;
         let parts = [
+            (mamba.is_some(), "Mamba-2 layers"),
             (latent.is_some(), "latent attention"),
             (experts.is_some(), "experts"),
             (head_width.is_some(), "heads that are not as wide together as the model"),
@@ -128,6 +138,7 @@ pub(super) const NO_EXTRAS: Extras = Extras {
     experts: None,
     dense_layers: 0,
     patches: None,
+    mamba: None,
 };
 
 pub(super) const GPT2: Architecture = Architecture {

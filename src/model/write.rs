@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::experts::{ExpertLoad, Experts, Router};
 use super::extras::Latent;
+use super::mamba::Mamba;
 use super::preset::{Architecture, Norm};
 use super::storage::{Storage, StorageFormat};
 use crate::diagnostics::Diagnostic;
@@ -13,6 +14,12 @@ const LAYER: &str = "layer";
 
 /// Name of the block of the layers at the front that have no experts.
 const DENSE_LAYER: &str = "dense_layer";
+
+/// Name of the block of layers with a recurrence.
+const MAMBA_LAYER: &str = "mamba_layer";
+
+/// Name of the block of layers that are a feed-forward block alone.
+const FEED_LAYER: &str = "feed_layer";
 
 /// What is done with a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -218,6 +225,11 @@ pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
         return Err(Diagnostic::new(format!("{} key and value heads do not divide the {} heads", a.kv_heads, a.heads))
             .with_help("give `--kv-heads` that divides `--heads`"));
     }
+    let (is_training, is_decoding) = (options.phase == Phase::Training, options.phase == Phase::Decode);
+    let refused = |mamba: Mamba| mamba.refusal(is_training, is_decoding, options.sequence);
+    if let Some((title, help)) = a.extras.mamba.and_then(refused) {
+        return Err(Diagnostic::new(title).with_help(help));
+    }
     if options.phase == Phase::Training && a.extras.experts.is_some() {
         return Err(Diagnostic::new("a model with experts cannot be trained: gathering tokens has no gradient here"));
     }
@@ -247,7 +259,7 @@ pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
 /// The file as it grows.
 pub(super) struct Writer<'a> {
     pub(super) options: &'a Options,
-    tensors: String,
+    pub(super) tensors: String,
     operators: String,
     /// The block that is written, and what stands before the names in it; its input keeps its name.
     block: Option<Block>,
@@ -292,7 +304,7 @@ impl Writer<'_> {
             ("tokens", rows),
             ("batch", *batch),
             ("hidden", a.hidden),
-            ("layers", a.layers - a.extras.dense_layers),
+            ("layers", a.extras.mamba.map_or(a.layers - a.extras.dense_layers, |mamba| mamba.attention.into())),
         ];
         dims.push(("heads", a.heads));
         dims.extend([("kv_heads", a.kv_heads), ("kv_width", a.kv_heads * head), ("ffn", a.feed_forward)]);
@@ -321,14 +333,21 @@ impl Writer<'_> {
         if a.extras.dense_layers > 0 {
             let _ = writeln!(text, "\n[[blocks]]\nname = \"dense_layer\"\nrepeat = {}", a.extras.dense_layers);
         }
+        for (name, repeat) in a.extras.mamba.iter().flat_map(|m| [(MAMBA_LAYER, m.layers), (FEED_LAYER, m.feeds)]) {
+            if repeat > 0 {
+                let _ = writeln!(text, "\n[[blocks]]\nname = {name:?}\nrepeat = {repeat}");
+            }
+        }
         if self.has_layers() {
             let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");
         }
         text + &self.tensors + &self.operators
     }
 
+    /// Whether there are layers of attention.
     fn has_layers(&self) -> bool {
-        self.part.is_none_or(|part| !part.has_no_layers)
+        let is_mamba_alone = self.options.architecture.extras.mamba.is_some_and(|mamba| mamba.attention == 0);
+        !is_mamba_alone && self.part.is_none_or(|part| !part.has_no_layers)
     }
 
     /// Rows of activations.
@@ -337,9 +356,14 @@ impl Writer<'_> {
         if *phase == Phase::Decode { *batch } else { batch * sequence }
     }
 
+    /// Whether the block of this name is written.
+    fn is_block(&self, name: &str) -> bool {
+        self.block.as_ref().is_some_and(|block| block.name == name)
+    }
+
     /// Whether the block that is written has no experts.
     pub(super) fn is_dense_layer(&self) -> bool {
-        self.block.as_ref().is_some_and(|block| block.name == DENSE_LAYER)
+        self.is_block(DENSE_LAYER)
     }
 
     /// The name of the dimension that all queries of a token have.
@@ -369,7 +393,7 @@ impl Writer<'_> {
     }
 
     /// A name inside a block; the block's input, and names outside of blocks, stay as they are.
-    fn named(&self, name: &str) -> String {
+    pub(super) fn named(&self, name: &str) -> String {
         match &self.block {
             Some(block) if block.input != name => format!("{}{name}", block.prefix),
             _ => name.to_owned(),
@@ -477,7 +501,15 @@ impl Writer<'_> {
         if a.extras.dense_layers > 0 {
             x = self.layers(DENSE_LAYER, "dense_", &x);
         }
-        let y = self.layers(LAYER, "", &x);
+        if let Some(mamba) = a.extras.mamba {
+            if mamba.layers > 0 {
+                x = self.layers(MAMBA_LAYER, "mamba_", &x);
+            }
+            if mamba.feeds > 0 {
+                x = self.layers(FEED_LAYER, "feed_", &x);
+            }
+        }
+        let y = if self.has_layers() { self.layers(LAYER, "", &x) } else { x };
         let last = if a.post_norm {
             y
         } else {
@@ -507,7 +539,19 @@ impl Writer<'_> {
             self.norm(x, "x_attention");
             "x_attention".to_owned()
         };
-        let mut attended = self.attention(&h);
+        if self.is_block(FEED_LAYER) {
+            let fed = self.feed_forward(&h);
+            self.operator("add_feed", "add", &[x, &fed], "y", "");
+            return "y".to_owned();
+        }
+        let mut attended = match a.extras.mamba.filter(|_| self.is_block(MAMBA_LAYER)) {
+            Some(mamba) => self.recurrence(&h, &mamba),
+            None => self.attention(&h),
+        };
+        if a.extras.mamba.is_some_and(|mamba| !mamba.has_feed) {
+            self.operator("add_attention", "add", &[x, &attended], "y", "");
+            return "y".to_owned();
+        }
         if a.extras.branch_norm {
             self.norm(&attended, "attended_normed");
             "attended_normed".clone_into(&mut attended);

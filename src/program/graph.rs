@@ -248,6 +248,17 @@ impl<'a> SectionGraph<'a> {
         }
     }
 
+    /// Whether every column slice of a SIMD stage takes all columns of a tensor: what its heads share.
+    pub fn is_shared(&self, stage: StageId, tensor: TensorId) -> bool {
+        let operator = &self.workload.operators[self.stages[stage].main];
+        operator.inputs.iter().position(|&input| input == tensor).is_some_and(|at| operator.kind.shares_input(at))
+    }
+
+    /// Whether they take the same of it in the same order, so that one multicast feeds them: heads of one group.
+    pub fn is_common(&self, stage: StageId, tensor: TensorId) -> bool {
+        self.is_shared(stage, tensor) && self.workload.operators[self.stages[stage].main].options.kv_heads <= 1
+    }
+
     /// Bytes of the largest tensor that an elementwise section moves off chip; 0 if the section multiplies matrices.
     pub fn largest_off_chip_bytes(&self) -> u64 {
         if self.stages.iter().any(|stage| self.workload.operators[stage.main].kind == OperatorKind::Gemm) {

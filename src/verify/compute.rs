@@ -8,6 +8,7 @@ use super::functions::{along_row, binary, unary};
 use super::matrix::Matrix;
 use super::meaning::{self, Scores};
 use super::number::{exp2, requantisation_shift, round, round_int8};
+use super::recurrent_functions::exp_decay;
 use super::row_functions::{Line, line, placed};
 use super::weights::SlotIndex;
 
@@ -121,6 +122,7 @@ pub(super) fn finish<'v>(
                 (OperatorKind::Gemm | OperatorKind::Bias, [bias]) => x + of(bias),
                 (OperatorKind::BatchNorm, [gain, bias]) => x * of(gain) + of(bias),
                 (OperatorKind::BatchNorm, [gain]) => x * of(gain),
+                (OperatorKind::ExpDecay, [log]) => exp_decay(x, of(log)),
                 (OperatorKind::Scale | OperatorKind::CausalMask | OperatorKind::Dropout, _) => {
                     placed(op, x, row, column, *scores)
                 }

@@ -19,6 +19,7 @@ use super::machine::Machine;
 use super::made::Made;
 use super::matrix::Matrix;
 use super::meaning::Causal;
+use super::recurrent_functions;
 use super::wires::Unit;
 
 impl Machine<'_> {
@@ -125,7 +126,11 @@ impl Machine<'_> {
     /// What stands in a window for what lies beside the image.
     fn beside(&self, buffer: &Buffer) -> f64 {
         let BufferRole::Operand { stage, .. } = buffer.spec.role else { return 0.0 };
-        if self.layout.graph.kind(stage) == OperatorKind::MaxPool { f64::NEG_INFINITY } else { 0.0 }
+        match self.layout.graph.kind(stage) {
+            OperatorKind::MaxPool => f64::NEG_INFINITY,
+            OperatorKind::RestProduct => 1.0,
+            _ => 0.0,
+        }
     }
 
     /// A PCU of a chain forwards what it has to the next.
@@ -153,7 +158,8 @@ impl Machine<'_> {
     /// Columns of a tensor that a SIMD pipeline takes or makes, counted from the column tile's first.
     fn part_of(&self, stage: StageId, tensor: TensorId, at: Iteration, slice: u64) -> Range<u64> {
         let columns = self.layout.columns(tensor, at.column_tile);
-        self.layout.work[stage].part_of(columns.end - columns.start, at.column_tile, slice)
+        let is_shared = self.layout.graph.is_shared(stage, tensor);
+        self.layout.work[stage].given_to(columns.end - columns.start, is_shared, at.column_tile, slice)
     }
 
     /// What has arrived at a PCU.
@@ -276,6 +282,14 @@ impl Machine<'_> {
         }
         let first_row = self.layout.first_row(at.row_tile) + rows.start;
         let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
+        if recurrent_functions::is_recurrent(self.layout.graph.kind(stage)) {
+            let place = (first_row, run.start);
+            return Ok(Made {
+                rows,
+                columns: Vec::from([run]),
+                values: vec![self.recurrent(stage, &operands, place, j)],
+            });
+        }
         let simd = |operands: &[Matrix], column| {
             compute::simd(self.layout.workload, &s.spec, operands, (first_row, column), argument)
         };
@@ -296,6 +310,21 @@ impl Machine<'_> {
         };
         let values = vec![simd(&operands, whole.start)];
         Ok(Made { rows, columns: Vec::from([run]), values })
+    }
+
+    /// The part of a pipeline of a recurrence, from the state that its rows before left.
+    fn recurrent(&self, stage: StageId, operands: &[Matrix], first: (u64, u64), slice: u64) -> Matrix {
+        let spec = &self.section.stages[stage].spec;
+        let operator = &self.layout.workload.operators[spec.main];
+        let operand = |n: usize| {
+            let input = operator.inputs.get(n).or(operator.inputs.last());
+            &operands[spec.activations.iter().position(|t| Some(t) == input).unwrap_or(0)]
+        };
+        let vectors = operator.vectors.iter().filter_map(|&v| self.memory[v.index()].as_ref()).collect();
+        let given = recurrent_functions::Given { operands: [operand(0), operand(1)], vectors, first };
+        let mut carried = self.carried.borrow_mut();
+        let state = carried.entry((stage.index(), slice)).or_default();
+        recurrent_functions::pipeline(self.layout.workload, operator, &given, state)
     }
 
     /// Results into every buffer that takes them; what each PCU emits is noted.

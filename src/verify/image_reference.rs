@@ -5,6 +5,7 @@ use crate::workload::{ImageOptions, OperatorKind};
 use super::bounded::{Real, growth};
 use super::bounded_matrix::Bounded;
 use super::matrix::Matrix;
+use super::recurrent_reference::product;
 
 /// Where an element of the kernel falls: result pixel, and pixel of the image.
 struct Tap {
@@ -78,17 +79,24 @@ pub(super) fn convolution(image: &ImageOptions, rows: usize, x: &Bounded, filter
 }
 
 /// `rows` pixels of results: of each window and channel the greatest pixel or the mean; what lies beside the image does
-/// not count. Of a window without a pixel both are zero.
+/// not count. Of a window without a pixel both are zero. Or the product of all but the first pixel of the kernel, one if there
+/// is none.
 pub(super) fn pooled(kind: OperatorKind, image: &ImageOptions, rows: usize, x: &Bounded) -> Bounded {
     let channels = x.value.columns;
     let mut windows: Vec<Vec<usize>> = vec![Vec::new(); rows];
-    each_tap(image, x.value.rows, |tap| windows[tap.result].push(tap.pixel));
+    let is_rest = kind == OperatorKind::RestProduct;
+    each_tap(image, x.value.rows, |tap| {
+        if !is_rest || (tap.down, tap.right) != (0, 0) {
+            windows[tap.result].push(tap.pixel);
+        }
+    });
     let mut result = Bounded::exact(Matrix::filled(rows, channels, 0.0));
     for (row, window) in windows.iter().enumerate() {
         for channel in 0..channels {
             let of = |&pixel: &usize| Real::new(x.value.row(pixel)[channel], x.error.row(pixel)[channel]);
             let numbers = window.iter().map(of);
             let made = match kind {
+                OperatorKind::RestProduct => product(numbers),
                 _ if window.is_empty() => Real::exact(0.0),
                 OperatorKind::MaxPool => Real::greatest(numbers),
                 _ => Real::mean(numbers),

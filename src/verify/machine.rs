@@ -60,6 +60,8 @@ pub(super) struct Machine<'a> {
     pub(super) emitted: IndexVec<StageId, Emitted>,
     /// Of every softmax over tiles of keys, what it keeps of a row and head: by stage, row and head.
     pub(super) running: RefCell<BTreeMap<(usize, u64, u64), Running>>,
+    /// What the rows so far leave to the next, by stage and column slice.
+    pub(super) carried: RefCell<BTreeMap<(usize, u64), Vec<f32>>>,
     /// Firings done.
     pub(super) step: u64,
 }
@@ -129,6 +131,7 @@ impl<'a> Machine<'a> {
             emitted: emitted.collect(),
             layout,
             running: RefCell::default(),
+            carried: RefCell::default(),
             step: 0,
         })
     }

@@ -25,6 +25,8 @@ mod made;
 mod matrix;
 mod meaning;
 mod number;
+mod recurrent_functions;
+mod recurrent_reference;
 mod reference;
 mod retargeted;
 mod ring;

@@ -12,6 +12,7 @@ use super::image_reference::{convolution, pooled};
 use super::matrix::{Kept, Matrix};
 use super::meaning::{self, Causal};
 use super::number::{exp2, requantisation_shift};
+use super::recurrent_reference;
 use super::row_reference;
 use super::view_reference::{operands, whole_numbers};
 
@@ -159,10 +160,9 @@ fn apply_to<'t>(
             gain_and_bias(&mut result, &vectors);
             result
         }
-        OperatorKind::MaxPool | OperatorKind::AveragePool => match workload.tensors[inputs[0]].window() {
-            Some(window) => pooled(*kind, &window.image, workload.tensors[*output].rows as usize, given[0]),
-            None => given[0].clone(),
-        },
+        OperatorKind::MaxPool | OperatorKind::AveragePool | OperatorKind::RestProduct => {
+            pool(workload, operator, given[0])
+        }
         OperatorKind::Bias => {
             let mut result = given[0].clone();
             if let [bias] = vectors.as_slice() {
@@ -179,10 +179,25 @@ fn apply_to<'t>(
         }
         OperatorKind::Embedding | OperatorKind::Transpose | OperatorKind::EmbeddingGrad => given[0].clone(),
         _ => {
+            if let Some(made) = recurrent_reference::apply(workload, operator, given, &vectors) {
+                return made;
+            }
             let indices = operator.indices.and_then(tensor).map(|i| whole_numbers(&i.value));
             let columns = workload.tensors[*output].columns as usize;
             row_reference::apply(workload, operator, given, indices.as_deref(), columns)
         }
+    }
+}
+
+/// Of each window one number a channel; a window of one pixel is that pixel, and the product of its rest is one.
+fn pool(workload: &Workload, operator: &Operator, given: &Bounded) -> Bounded {
+    let rows = workload.tensors[operator.output].rows as usize;
+    match workload.tensors[operator.inputs[0]].window() {
+        Some(window) => pooled(operator.kind, &window.image, rows, given),
+        None if operator.kind == OperatorKind::RestProduct => {
+            Bounded::exact(Matrix::filled(given.value.rows, given.value.columns, 1.0))
+        }
+        None => given.clone(),
     }
 }
 

@@ -93,7 +93,9 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
             })
             .collect(),
         OperatorKind::Select => largest(x, workload.tensors[operator.output].columns as usize),
-        OperatorKind::MaxPool | OperatorKind::AveragePool => pooled(workload, operator, x, at.row),
+        OperatorKind::MaxPool | OperatorKind::AveragePool | OperatorKind::RestProduct => {
+            pooled(workload, operator, x, at.row)
+        }
         OperatorKind::Reformat => {
             let mut line = x.to_vec();
             line.resize(workload.tensors[operator.output].columns as usize, 0.0);
@@ -103,12 +105,17 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
     }
 }
 
-/// Of a window, channel by channel, the greatest element or the sum over how many are on the image.
+/// Of a window, channel by channel, the greatest element, the sum over how many are on the image, or the product of all but the
+/// first: what lies beside the image comes as one.
 fn pooled(workload: &Workload, operator: &Operator, x: &[f32], row: u64) -> Vec<f32> {
-    let Some(window) = workload.tensors[operator.inputs[0]].window() else { return x.to_vec() };
+    let is_rest = operator.kind == OperatorKind::RestProduct;
+    let Some(window) = workload.tensors[operator.inputs[0]].window() else {
+        return if is_rest { vec![1.0; x.len()] } else { x.to_vec() };
+    };
     let channels = x.chunks(window.image.taps() as usize);
     let count = windows::count(&window.image, row);
     match operator.kind {
+        OperatorKind::RestProduct => channels.map(|of| of[1..].iter().product()).collect(),
         _ if count == 0 => channels.map(|_| 0.0).collect(),
         OperatorKind::MaxPool => channels.map(|of| of.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect(),
         _ => channels.map(|of| of.iter().sum::<f32>() / count as f32).collect(),

@@ -1,6 +1,7 @@
 //! Faults put into configurations that are right: every one must be found.
 
 mod images;
+mod recurrent;
 mod sums;
 
 use std::path::Path;

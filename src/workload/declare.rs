@@ -202,3 +202,8 @@ pub(super) fn extent(
         }),
     }
 }
+
+/// A shape in messages.
+pub(super) fn text((rows, columns): Shape) -> String {
+    format!("[{rows}, {columns}]")
+}

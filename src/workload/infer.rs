@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use indexmap::IndexMap;
 
-use super::declare::{Draft, Shape, role_name};
+use super::declare::{Draft, Shape, role_name, text};
 use super::form::{FormError, GemmForm, GemmOptions};
 use super::image::ImageOptions;
 use super::limits::MAX_DIM;
 use super::link::Linked;
-use super::{OperatorKind, TensorRole};
+use super::{OperatorKind, TensorRole, recurrent};
 use crate::diagnostics::Diagnostic;
 use crate::input::Source;
 
@@ -82,7 +82,8 @@ pub(super) fn shapes(
         let shape = output_shape(source, operator, &inputs, drafts)?;
         for &vector in &operator.vectors {
             let columns = drafts[vector].shape.map_or(0, |(_, columns)| columns);
-            if columns != shape.1 {
+            let is_taps = operator.kind.has_taps() && operator.vectors[0] == vector;
+            if columns != shape.1 && !is_taps {
                 let title = format!(
                     "operator {:?}: vector {:?} has {columns} columns, rows have {}",
                     operator.name, drafts[vector].name, shape.1
@@ -94,7 +95,8 @@ pub(super) fn shapes(
                 ));
             }
         }
-        if !inputs.iter().all(|&(_, columns)| columns.is_multiple_of(operator.options.heads))
+        let mut of_heads = inputs.iter().enumerate().filter(|(position, _)| !operator.kind.shares_input(*position));
+        if !of_heads.all(|(_, &(_, columns))| columns.is_multiple_of(operator.options.heads))
             && operator.kind != OperatorKind::Gemm
         {
             let title = format!(
@@ -133,6 +135,9 @@ fn output_shape(
     if let Some(options) = &operator.image {
         return image_shape(source, operator, options, inputs, drafts);
     }
+    if let Some(shape) = recurrent::shape(source, operator, inputs, drafts) {
+        return shape;
+    }
     let Some(&second) = inputs.get(1) else { return Ok(shape_of_one(operator, first, drafts)) };
     let (a, b) = (&drafts[operator.inputs[0]], &drafts[operator.inputs[1]]);
     let written_with = |spans: [&[Range<usize>]; 2]| -> Vec<Range<usize>> {
@@ -146,7 +151,7 @@ fn output_shape(
             | OperatorKind::CrossEntropyGrad
             | OperatorKind::EmbeddingGrad
     );
-    if a.dtype != b.dtype && !indexes && operator.kind != OperatorKind::AdamUpdate {
+    if a.dtype != b.dtype && !indexes && !operator.kind.mixes_types() {
         let title = format!(
             "operator {:?} mixes data types: {:?} is {} and {:?} is {}",
             operator.name, a.name, a.dtype, b.name, b.dtype
@@ -353,8 +358,4 @@ pub(super) fn totals(
         }
     }
     Ok(())
-}
-
-fn text((rows, columns): Shape) -> String {
-    format!("[{rows}, {columns}]")
 }

@@ -17,6 +17,9 @@ enum Class {
     Update,
     /// An element follows from its whole row, or all of its head.
     Row,
+    /// An element follows from its column (or its head) in this row and the rows before it: rows are worked on in order, and what
+    /// a row needs of those before it is carried from row tile to row tile.
+    Carried,
     /// An element follows from a window of an image, each channel for itself.
     Pool,
     /// Nothing is computed.
@@ -179,6 +182,28 @@ kinds! {
     SoftplusGrad "softplus_grad" { inputs: 2, stages: 5 };
     /// Each column over a power of the squares of the five around it: a local response norm.
     LocalNorm "local_norm" { class: Class::Row, stages: 16 };
+    /// `exp(-exp(v) x)`, `v` a row vector: what a step of length x leaves of the state of a linear recurrence.
+    ExpDecay "exp_decay" { vectors: 1, stages: 6 };
+    /// Each head of x times an element of the second input, which has one for each head.
+    HeadScale "head_scale" { class: Class::Row, inputs: 2 };
+    /// The outer product of each head of x and the row of its group in the second input.
+    Outer "outer" { class: Class::Row, inputs: 2 };
+    /// Each run of a head of x, as long as a row of a group in the second input, summed with that row as weights: `outer` undone.
+    Contract "contract" { class: Class::Row, inputs: 2, stages: 2 };
+    /// Depthwise convolution of this row and the inputs of a few rows before, which the second input holds column by column.
+    ConvStep "conv_step" { class: Class::Row, inputs: 2, vectors: 2, stages: 4 };
+    /// `h[t] = a[t] h[t-1] + b[t]`, rows t of b in order, one a for each head; zero before the first row of a sequence.
+    Scan "scan" { class: Class::Carried, inputs: 2, stages: 2 };
+    /// The same, with `h[t-1]` as row t of the result.
+    ScanBefore "scan_before" { class: Class::Carried, inputs: 2, stages: 2 };
+    /// The product of each column over the rows of its sequence so far.
+    RunningProduct "running_product" { class: Class::Carried };
+    /// Scores of rows t and keys j of a sequence, times the product of the head's factors over rows j + 1 to t; zero for j > t.
+    DecayMask "decay_mask" { class: Class::Carried, inputs: 2, stages: 2 };
+    /// Depthwise convolution along the rows of a sequence, of each row and a few before it.
+    CausalConv "causal_conv" { class: Class::Carried, vectors: 2, stages: 4 };
+    /// The product of each window of an image but its first pixel, channel by channel.
+    RestProduct "rest_product" { class: Class::Pool };
 }
 
 impl OperatorKind {
@@ -216,7 +241,31 @@ impl OperatorKind {
 
     /// Whether an output element needs its whole input row (or all of its head).
     pub fn is_row_wise(self) -> bool {
-        matches!(self.row().class, Class::Row | Class::Pool)
+        matches!(self.row().class, Class::Row | Class::Pool | Class::Carried)
+    }
+
+    /// Whether its rows are worked on in order, with a state that is carried from one to the next.
+    pub fn is_carried(self) -> bool {
+        self.row().class == Class::Carried
+    }
+
+    /// Whether every head needs all columns of an input.
+    pub fn shares_input(self, position: usize) -> bool {
+        match self {
+            Self::Outer | Self::Contract => position == 1,
+            Self::DecayMask => position == 0,
+            _ => false,
+        }
+    }
+
+    /// Whether a second input may have another data type: factors of a recurrence.
+    pub fn mixes_types(self) -> bool {
+        matches!(self, Self::AdamUpdate | Self::HeadScale | Self::Scan | Self::ScanBefore | Self::DecayMask)
+    }
+
+    /// Whether its row vectors are taps, several for each column: heads are its columns.
+    pub fn has_taps(self) -> bool {
+        matches!(self, Self::CausalConv | Self::ConvStep)
     }
 
     /// Whether it takes the windows of an image, each channel for itself.

@@ -145,7 +145,8 @@ fn options(
     dims: &IndexMap<String, u64>,
 ) -> Result<GemmOptions, Diagnostic> {
     let is_gemm = kind == OperatorKind::Gemm;
-    let has_heads = is_gemm || matches!(kind, OperatorKind::Softmax | OperatorKind::SoftmaxGrad | OperatorKind::Rotary);
+    let has_heads = is_gemm || has_heads(kind);
+    let has_groups = is_gemm || matches!(kind, OperatorKind::Outer | OperatorKind::Contract | OperatorKind::DecayMask);
     let refused = |key: &str, span: std::ops::Range<usize>| {
         let title = format!("`operators.{name}.{key}`: `{}` has no `{key}`", kind.name());
         Err(source.error(span, title, "means nothing here"))
@@ -161,13 +162,19 @@ fn options(
     };
     let heads = count("heads", &operator.heads, has_heads, 1)?;
     Ok(GemmOptions {
-        batch: count("batch", &operator.batch, is_gemm, 1)?,
+        batch: count("batch", &operator.batch, is_gemm || kind.is_carried(), 1)?,
         heads,
-        kv_heads: count("kv_heads", &operator.kv_heads, is_gemm, heads)?,
+        kv_heads: count("kv_heads", &operator.kv_heads, has_groups, heads)?,
         transpose_a: flag("transpose_a", &operator.transpose_a)?,
         transpose_b: flag("transpose_b", &operator.transpose_b)?,
         causal: flag("causal", &operator.causal)?,
     })
+}
+
+/// Whether a function takes heads.
+fn has_heads(kind: OperatorKind) -> bool {
+    use OperatorKind::{Contract, DecayMask, HeadScale, Outer, Rotary, Scan, ScanBefore, Softmax, SoftmaxGrad};
+    matches!(kind, Softmax | SoftmaxGrad | Rotary | HeadScale | Outer | Contract | Scan | ScanBefore | DecayMask)
 }
 
 /// Lines and pixels, kernels, steps and paddings stay below this.

@@ -17,6 +17,7 @@ mod limits;
 mod link;
 mod masks;
 mod packed;
+mod recurrent;
 mod resolve;
 mod sections;
 mod sparsity;

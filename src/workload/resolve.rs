@@ -132,6 +132,8 @@ impl Builder {
                 let (rows, columns) = (self.tensors[inputs[0]].columns, self.tensors[inputs[0]].rows);
                 inputs = vec![self.view(inputs[0], rows, columns, true)];
             }
+            // Every column stands for itself.
+            kind if kind.has_taps() || kind == OperatorKind::RunningProduct => heads = self.tensors[inputs[0]].columns,
             OperatorKind::CrossEntropy | OperatorKind::CrossEntropyGrad => {
                 indices = inputs.get(1).copied();
                 inputs.truncate(1);

@@ -54,6 +54,7 @@ mod random;
 mod recompile;
 mod recompute;
 mod recorded;
+mod recurrent;
 mod routes;
 mod saved;
 mod search;

@@ -127,6 +127,17 @@ fn of_experts(phase: Phase) -> Options {
     Options { architecture: Architecture { extras, ..plain.architecture }, ..plain }
 }
 
+/// Mamba-2, made small: heads of 5, a state of 7 columns.
+fn of_a_recurrence(phase: Phase, chunk: u32) -> Options {
+    let plain = small("mamba2-130m", phase);
+    let of = plain.architecture.extras.mamba.expect("a recurrence");
+    let extras = Extras {
+        mamba: Some(model::Mamba { layers: 2, heads: 4, head: 5, state: 7, span: chunk, ..of }),
+        ..plain.architecture.extras
+    };
+    Options { architecture: Architecture { extras, ..plain.architecture }, ..plain }
+}
+
 fn model_of(options: &Options) -> Workload {
     let text = model::write(options).expect("a model");
     workload::parse(&options.name, &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -204,6 +215,9 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
         model_of(&small("falcon-40b", Phase::Prefill)),
         model_of(&of_experts(Phase::Prefill)),
         model_of(&of_experts(Phase::Decode)),
+        model_of(&of_a_recurrence(Phase::Prefill, 3)),
+        model_of(&of_a_recurrence(Phase::Prefill, 1)),
+        model_of(&of_a_recurrence(Phase::Decode, 3)),
         model_of(&Options { dtype: "fp32".to_owned(), ..small("bert-base", Phase::Forward) }),
     ];
     list.extend(others());

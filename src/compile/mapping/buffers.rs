@@ -169,7 +169,9 @@ impl Sizer<'_> {
                     (m.pm * m.parts(), m.k_slice_groups(), part, spread)
                 }
                 Mapping::Simd(m) => {
-                    (m.pm, 1, rows_bytes(nest.tile_rows.div_ceil(m.pm)), m.pn.div_ceil(self.chip.pmu.read_ports))
+                    // A state that is carried lies in as much as a row more.
+                    let rows = nest.tile_rows.div_ceil(m.pm) + u64::from(graph.kind(stage).is_carried());
+                    (m.pm, 1, rows_bytes(rows), m.pn.div_ceil(self.chip.pmu.read_ports))
                 }
             };
             let external = graph.producer(tensor).is_none();

@@ -67,8 +67,10 @@ impl StageRoles {
             };
             // A sequence of keys is made and met once.
             let is_of_sequence = spec.sequence.is_some() || graph.stages.iter().any(|r| r.weight == Some(spec.output));
-            let makes_once =
-                self.level[s] == LoopLevel::ROW_TILE && !self.late[s] && spec.sums.is_none() && !is_of_sequence;
+            // What carries a state would need that of the row block's first row again.
+            let is_carried = graph.kind(s).is_carried();
+            let makes_once = self.level[s] == LoopLevel::ROW_TILE && !self.late[s] && spec.sums.is_none();
+            let makes_once = makes_once && !is_of_sequence && !is_carried;
             if makes_once && !graph.leaves_section(spec.output) && is_wanted_in_column_tiles() {
                 roles.recomputed[s] = true;
                 roles.level[s] = LoopLevel::FIRING;

@@ -29,14 +29,17 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) -> S
         useful_splits(width.div_ceil(lanes), most.min(64))
     };
     let duty_factor = at.duty_factor();
-    for pm in useful_splits(nest.tile_rows, most) {
+    // Rows that carry a state are worked on in order.
+    let row_splits = if kind.is_carried() { vec![1] } else { useful_splits(nest.tile_rows, most) };
+    let carried_rows = u64::from(kind.is_carried());
+    for pm in row_splits {
         for (of, &pn) in (0..).zip(&column_splits) {
             let kept = graph.running_statistics(nest.tiled_axis, stage, nest.tile_rows.div_ceil(pm), pn);
             if pm * pn > most || kept > lanes * chip.pcu.stages {
                 continue;
             }
             let per_column_tile = width.div_ceil(pn).div_ceil(lanes) * passes;
-            let rows = nest.row_tiles().saturating_mul(nest.tile_rows.div_ceil(pm));
+            let rows = nest.row_tiles().saturating_mul(nest.tile_rows.div_ceil(pm) + carried_rows);
             let (pcus, cycles) = (pm * pn * chain, rows.saturating_mul(per_column_tile * column_tiles * duty_factor));
             offer.offer(pcus, cycles, 1, CandidateIndex { row_slices: pm as u32, of });
         }

@@ -217,6 +217,9 @@ impl Ends<'_> {
             _ if of.spec.sums.is_some() => sinks.len() as u64,
             (Mapping::Gemm(m), BufferRole::Weight { .. }) => m.pm,
             (Mapping::Gemm(m), _) => m.multicast_width / m.streams,
+            (Mapping::Simd(m), BufferRole::Operand { tensor, .. }) if self.verifier.graph.is_common(stage, tensor) => {
+                m.pn
+            }
             (Mapping::Simd(_), _) => 1,
         };
         require(sinks.len() as u64 == expected, "a feed to fewer or more PCUs than take it")?;

@@ -116,7 +116,8 @@ impl Verifier<'_> {
         let kind = graph.kind(stage);
         exactly("chain", m.chain, chain(chip, kind))?;
         exactly("passes", m.passes, kind.passes())?;
-        from_one("pm", m.pm, nest.tile_rows)?;
+        // Rows that carry a state are worked on in order.
+        from_one("pm", m.pm, if kind.is_carried() { 1 } else { nest.tile_rows })?;
         let lanes = chip.pcu.lanes.get(&graph.stage_dtype(stage)).copied().unwrap_or(1);
         let width = if self.cuts_columns(nest, graph.stages[stage].output) {
             self.columns(nest, graph.stages[stage].activations[0], 0)

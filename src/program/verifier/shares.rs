@@ -221,6 +221,9 @@ impl Sums<'_> {
             let is_cut = self.verifier.cuts_columns(nest, output);
             if is_cut { self.verifier.columns(nest, first, column_tile) } else { graph.simd_columns(stage) }
         };
+        if graph.is_shared(stage, tensor) {
+            return true;
+        }
         [0, nest.column_tiles() - 1].into_iter().any(|column_tile| {
             let cut = self.verifier.cuts_columns(nest, tensor);
             let columns = if cut { width(column_tile) } else { graph.workload.tensors[tensor].columns };

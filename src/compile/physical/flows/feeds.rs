@@ -167,16 +167,23 @@ impl FlowBuilder<'_> {
         let s = &self.placed.stages[stage];
         let piece = self.placed.buffers[buffer].piece(0, i);
         let kind = FlowKind::Feed { stage, group: 0 };
-        let head = s.pcu(0, i, j * chain);
-        let sink = [(self.fabric.pcu_in(head, operand), self.pcu_site(head))];
-        for (p, part) in piece.parts.iter().enumerate() {
-            let Some(share) = self.columns_in_common(stage, self.placed.buffers[buffer].spec.role, piece, p, j) else {
+        let role = self.placed.buffers[buffer].spec.role;
+        // What all heads share goes to the pipelines of a row slice together, if these take the same of it in the same order.
+        let is_common = matches!(role, BufferRole::Operand { tensor, .. } if self.graph.is_common(stage, tensor));
+        let heads = if is_common { 0..s.group_width() } else { j..j + 1 };
+        let sinks: Vec<End> = heads
+            .map(|j| s.pcu(0, i, j * chain))
+            .map(|head| (self.fabric.pcu_in(head, operand), self.pcu_site(head)))
+            .collect();
+        let parts = if is_common && j > 0 { 0 } else { piece.parts.len() };
+        for (p, part) in piece.parts.iter().enumerate().take(parts) {
+            let Some(share) = self.columns_in_common(stage, role, piece, p, j) else {
                 continue;
             };
             // Neighbours take turns on the part's read ports.
             let read_port = (part.read_port + j) % self.chip.pmu.read_ports;
             let source = self.read_end(&Part { read_port, ..*part });
-            let flow = self.add(kind, Amount::Activations, share, source, &sink);
+            let flow = self.add(kind, Amount::Activations, share, source, &sinks);
             flow.reads = Some(FlowEnd { buffer, slice: i, part: p });
         }
         if operand > 0 {
@@ -206,7 +213,7 @@ impl FlowBuilder<'_> {
             let work = &self.placed.work[stage];
             let columns = self.graph.workload.tensors[tensor].columns;
             let columns = if is_cut { work.width(column_tile) } else { columns };
-            let wanted = work.part_of(columns, column_tile, slice);
+            let wanted = work.given_to(columns, self.graph.is_shared(stage, tensor), column_tile, slice);
             let held = piece.span(part, columns);
             let common = wanted.end.min(held.end).saturating_sub(wanted.start.max(held.start));
             (common > 0).then(|| (common, wanted.end - wanted.start))

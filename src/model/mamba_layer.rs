@@ -1,0 +1,212 @@
+//! Layers of Mamba-2 (state-space duality, Dao and Gu 2024, arXiv:2405.21060): projections, depthwise convolutions along the rows,
+//! a linear recurrence on a state of `head x state` numbers a head, and a gated norm.
+//!
+//! With all tokens at once the recurrence is written in chunks (section 6 of the paper): products with a decay mask inside a chunk,
+//! a state for each chunk, a scan over these, and products of each token with the state that entered its chunk. With chunks of one
+//! row it is the recurrence itself: outer products, a scan over rows, contractions. Decoding is one step of that, with the state and
+//! the last inputs of the convolutions as cache.
+
+use std::fmt::Write as _;
+
+use super::mamba::Mamba;
+use super::write::{Phase, Writer};
+
+/// Names and sizes of a layer's tensors.
+struct Sizes {
+    rows: u64,
+    width: u64,
+    heads: u64,
+    state: u64,
+    groups: u64,
+    taps: u64,
+    chunks: u64,
+    batch: u64,
+    chunk: u64,
+}
+
+impl Writer<'_> {
+    /// A tensor that an operator makes, of another type or shape than is inferred.
+    fn made(&mut self, name: &str, (rows, columns): (u64, u64), more: &str) {
+        let name = self.named(name);
+        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]{more}");
+    }
+
+    /// What a recurrence makes of the normed rows `h`.
+    pub(super) fn recurrence(&mut self, h: &str, m: &Mamba) -> String {
+        let (batch, sequence, rows) = (self.options.batch, self.options.sequence, self.tokens());
+        let decoding = self.options.phase == Phase::Decode;
+        let chunk = m.chunk_of(sequence);
+        let chunks = if decoding { 1 } else { batch * (sequence / chunk) };
+        let sizes = Sizes {
+            rows,
+            width: m.width(),
+            heads: m.heads.into(),
+            state: m.state.into(),
+            groups: m.groups.into(),
+            taps: m.taps.into(),
+            chunks,
+            batch,
+            chunk,
+        };
+        let of_groups = sizes.groups * sizes.state;
+        let numbers = |n: u64| n.to_string();
+        self.projected_by("z", h, &numbers(sizes.width), "z");
+        for (name, columns) in [("x", sizes.width), ("b", of_groups), ("c", of_groups)] {
+            self.projected_by(&format!("{name}_in"), h, &numbers(columns), &format!("{name}_plain"));
+            self.convolved(name, columns, &sizes);
+        }
+        // Steps and what they leave of a state are fp32, as states are between chunks.
+        let of_heads = (rows, sizes.heads);
+        self.matrix("w_step", "hidden", &numbers(sizes.heads));
+        self.made("step_plain", of_heads, "\ndtype = \"fp32\"");
+        self.tensor("step_bias", "1", &numbers(sizes.heads), "weight", "");
+        let bias = self.named("step_bias");
+        self.operator("step", "gemm", &[h, "w_step"], "step_plain", &format!("vectors = [{bias:?}]"));
+        self.made("dt", of_heads, "\ndtype = \"fp32\"");
+        self.operator("softplus", "softplus", &["step_plain"], "dt", "");
+        self.made("a", of_heads, "\ndtype = \"fp32\"");
+        self.tensor("a_log", "1", &numbers(sizes.heads), "weight", "");
+        let log = self.named("a_log");
+        self.operator("decay", "exp_decay", &["dt"], "a", &format!("vectors = [{log:?}]"));
+        let heads = format!("heads = {}", sizes.heads);
+        self.operator("scale_by_step", "head_scale", &["x", "dt"], "x_dt", &heads);
+        if decoding {
+            self.state_step(&sizes);
+        } else if chunk == 1 {
+            self.scanned_rows(&sizes);
+        } else {
+            self.chunked(&sizes);
+        }
+        // What passes the state by, the gate, the norm.
+        self.tensor("d_skip", "1", &numbers(sizes.width), "weight", "");
+        let skip = self.named("d_skip");
+        self.operator("skip_state", "batch_norm", &["x"], "x_skip", &format!("vectors = [{skip:?}]"));
+        self.operator("add_skip", "add", &["y_state", "x_skip"], "y_all", "");
+        self.operator("silu_gate", "silu", &["z"], "z_open", "");
+        self.operator("gated_state", "mul", &["y_all", "z_open"], "y_gated", "");
+        self.norm_of("y_gated", "y_normed_state", &numbers(sizes.width));
+        self.matrix("w_out", &numbers(sizes.width), "hidden");
+        self.operator("out", "gemm", &["y_normed_state", "w_out"], "recurred", "");
+        self.dropped("recurred")
+    }
+
+    fn projected_by(&mut self, name: &str, h: &str, columns: &str, output: &str) {
+        let weight = format!("w_{name}");
+        self.matrix(&weight, "hidden", columns);
+        self.operator(&format!("project_{name}"), "gemm", &[h, &weight], output, "");
+    }
+
+    /// The depthwise convolution of a projection, and its activation.
+    fn convolved(&mut self, name: &str, columns: u64, sizes: &Sizes) {
+        let (plain, conv, taps, bias) =
+            (format!("{name}_plain"), format!("{name}_conv"), format!("taps_{name}"), format!("conv_bias_{name}"));
+        self.tensor(&taps, "1", &(columns * sizes.taps).to_string(), "weight", "");
+        self.tensor(&bias, "1", &columns.to_string(), "weight", "");
+        let vectors = format!("vectors = [{:?}, {:?}]", self.named(&taps), self.named(&bias));
+        match self.options.phase {
+            Phase::Decode if sizes.taps > 1 => {
+                // A ring: the new input takes the place of the oldest.
+                let cache = format!("{name}_cache");
+                self.tensor(&cache, &sizes.rows.to_string(), &(columns * (sizes.taps - 1)).to_string(), "input", "");
+                self.tensor(&plain, &sizes.rows.to_string(), &columns.to_string(), "output", "");
+                self.operator(&format!("convolve_{name}"), "conv_step", &[&plain, &cache], &conv, &vectors);
+            }
+            _ => {
+                let more = format!("batch = {}\n{vectors}", sizes.batch);
+                self.operator(&format!("convolve_{name}"), "causal_conv", &[&plain], &conv, &more);
+            }
+        }
+        self.operator(&format!("silu_{name}"), "silu", &[&conv], name, "");
+    }
+
+    /// One step of the recurrence for each sequence.
+    fn state_step(&mut self, sizes: &Sizes) {
+        let (heads, grouped) = heads_and_groups(sizes);
+        let columns = (sizes.width * sizes.state).to_string();
+        self.tensor("state_cache", &sizes.rows.to_string(), &columns, "input", "");
+        self.tensor("state", &sizes.rows.to_string(), &columns, "output", "");
+        self.operator("put_in", "outer", &["x_dt", "b"], "u", &grouped);
+        self.operator("decay_state", "head_scale", &["state_cache", "a"], "state_kept", &heads);
+        self.operator("step_state", "add", &["state_kept", "u"], "state", "");
+        self.operator("take_out", "contract", &["state", "c"], "y_state", &grouped);
+    }
+
+    /// The recurrence, row by row.
+    fn scanned_rows(&mut self, sizes: &Sizes) {
+        let (heads, grouped) = heads_and_groups(sizes);
+        self.operator("put_in", "outer", &["x_dt", "b"], "u", &grouped);
+        self.operator("scan", "scan", &["u", "a"], "h", &format!("{heads}\nbatch = {}", sizes.batch));
+        self.operator("take_out", "contract", &["h", "c"], "y_state", &grouped);
+    }
+
+    /// The recurrence in chunks.
+    fn chunked(&mut self, sizes: &Sizes) {
+        let (heads, _) = heads_and_groups(sizes);
+        let Sizes { rows, width, chunks, batch, chunk, .. } = *sizes;
+        let by_chunk = format!("batch = {chunks}");
+        let fp32 = "\ndtype = \"fp32\"";
+        // Inside a chunk: attention with a mask of decays in the place of the softmax.
+        let causal = format!("{by_chunk}\ncausal = true");
+        self.operator("pair", "gemm", &["c", "b"], "cb", &format!("transpose_b = true\n{causal}"));
+        let masked = format!("{heads}\nkv_heads = 1\n{by_chunk}");
+        self.operator("mask_by_decay", "decay_mask", &["cb", "a"], "m", &masked);
+        self.operator("mix_in_chunk", "gemm", &["m", "x_dt"], "y_chunk", &format!("{heads}\n{causal}"));
+        // What each chunk adds to the state, decayed to the chunk's end.
+        self.made("a_rest", (rows, sizes.heads), fp32);
+        let window = format!("image = [1, {chunk}]\nkernel = [1, {chunk}]\npadding = [0, 0, 0, {}]", chunk - 1);
+        self.operator("decay_to_end", "rest_product", &["a"], "a_rest", &window);
+        self.operator("scale_to_end", "head_scale", &["x_dt", "a_rest"], "x_end", &heads);
+        self.made("s", (chunks * width, sizes.state), fp32);
+        self.operator("state_of_chunk", "gemm", &["x_end", "b"], "s", &format!("transpose_a = true\n{by_chunk}"));
+        // What a whole chunk leaves of the state before it: its first factor and what is left after that.
+        for (from, name) in [("a", "a_first"), ("a_rest", "rest_first")] {
+            let flat = format!("{name}_flat");
+            self.made(&flat, (chunks, chunk * sizes.heads), fp32);
+            self.operator(&format!("flatten_{from}"), "reshape", &[from], &flat, "");
+            self.made(name, (chunks, sizes.heads), fp32);
+            self.operator(&format!("first_of_{from}"), "slice", &[&flat], name, "");
+        }
+        self.made("a_chunk", (chunks, sizes.heads), fp32);
+        self.operator("decay_of_chunk", "mul", &["a_first", "rest_first"], "a_chunk", "");
+        // From chunk to chunk.
+        self.made("s_flat", (chunks, width * sizes.state), fp32);
+        self.operator("flatten_states", "reshape", &["s"], "s_flat", "");
+        self.made("s_before", (chunks, width * sizes.state), &format!("\ndtype = {:?}", self.options.dtype));
+        self.operator("scan", "scan_before", &["s_flat", "a_chunk"], "s_before", &format!("{heads}\nbatch = {batch}"));
+        self.made("s_in", (chunks * width, sizes.state), &format!("\ndtype = {:?}", self.options.dtype));
+        self.operator("unflatten_states", "reshape", &["s_before"], "s_in", "");
+        if self.options.phase == Phase::Prefill {
+            self.last_state(sizes);
+        }
+        // What the state that entered the chunk gives each row.
+        self.operator("read_state", "gemm", &["c", "s_in"], "y_in", &format!("transpose_b = true\n{by_chunk}"));
+        self.made("a_so_far", (rows, sizes.heads), fp32);
+        self.operator("decay_from_start", "running_product", &["a"], "a_so_far", &by_chunk);
+        self.operator("scale_from_start", "head_scale", &["y_in", "a_so_far"], "y_before", &heads);
+        self.operator("add_chunk", "add", &["y_chunk", "y_before"], "y_state", "");
+    }
+
+    /// The state behind the last chunk, which decoding begins with.
+    fn last_state(&mut self, sizes: &Sizes) {
+        let (heads, _) = heads_and_groups(sizes);
+        let dtype = format!("\ndtype = {:?}", self.options.dtype);
+        let state = (sizes.batch, sizes.width * sizes.state);
+        self.made("before_last", state, &dtype);
+        self.operator("last_before", "slice", &["s_before"], "before_last", "");
+        self.made("a_last", (sizes.batch, sizes.heads), "\ndtype = \"fp32\"");
+        self.operator("last_decay", "slice", &["a_chunk"], "a_last", "");
+        self.made("kept_last", state, "\ndtype = \"fp32\"");
+        self.operator("decay_last", "head_scale", &["before_last", "a_last"], "kept_last", &heads);
+        self.made("s_last", state, "\ndtype = \"fp32\"");
+        self.operator("last_added", "slice", &["s_flat"], "s_last", "");
+        self.made("state", state, &dtype);
+        self.operator("add_last", "add", &["kept_last", "s_last"], "state", "");
+    }
+}
+
+/// Fields of operators over heads, and over heads in groups.
+fn heads_and_groups(sizes: &Sizes) -> (String, String) {
+    let heads = format!("heads = {}", sizes.heads);
+    let grouped = format!("{heads}\nkv_heads = {}", sizes.groups);
+    (heads, grouped)
+}
