@@ -37,6 +37,11 @@ class Pod(_Json):
         """Tokens a second of a replica against those of a user, of requests. Errors: ``ValueError`` for other results."""
         return self._picture("throughput")
 
+    def picture(self, name: str) -> Picture:
+        """A picture by its name. Prefill and decode: ``time``; requests: ``throughput``, ``token`` (where a token's time goes),
+        ``memory`` and ``requests`` (that run and wait), over time. Errors: ``ValueError`` for one that the result has not."""
+        return self._picture(name)
+
     def _picture(self, name: str) -> Picture:
         if name not in self._pictures:
             raise ValueError(f"this result has no picture {name!r}: it has {sorted(self._pictures) or 'none'}")
@@ -65,6 +70,10 @@ def pod(
     checkpoint_s: float | None = None,
     restart_s: float = 0.0,
     checkpoint_every_s: float | None = None,
+    draft: str | None = None,
+    speculate: int | None = None,
+    accept: float | None = None,
+    expert_load: str | None = None,
 ) -> Pod:
     """Simulates a training step, prefill or decode of a model on many chips.
 
@@ -87,11 +96,18 @@ def pod(
         mtbf_h, checkpoint_s, restart_s, checkpoint_every_s: Of training: mean hours between failures of a chip, seconds of writing a
             checkpoint, from a failure until work goes on, and of work between checkpoints (the best if not given). The
             result then has ``goodput``.
+        draft, speculate, accept: Of decode: a smaller model on the same chips (its name or a ``config.json``), the tokens that it
+            drafts in a round, and the probability that one is accepted. The result then has ``speculation``.
+        expert_load: Of a model with experts: how tokens fall on them, as ``--expert-load``.
 
     Raises:
         InputError: Inputs that cannot be used, and a model that does not fit; the advice says what makes it fit.
     """
     base, phase = _base(system, model, parallel, phase, stack, batch, micro_batch, seq, sparsity, sets)
+    base["draft"] = _draft(draft, speculate, accept)
+    base["expert_load"] = expert_load
+    if draft is not None and phase == "training":
+        raise ValueError("draft is for the phase 'decode', found 'training'")
     failures = _failures(mtbf_h, checkpoint_s, restart_s, checkpoint_every_s)
     if phase != "training":
         options = {"flat": flat, "mtbf_h": failures, "predicted_tokens": predicted_tokens, "stage_layers": stage_layers}
@@ -172,6 +188,11 @@ def pod_requests(
     prefix_share: float = 0.0,
     grid: str | os.PathLike[str] | None = None,
     sets: Mapping[str, Any] | None = None,
+    prefill_chunk: int | None = None,
+    draft: str | None = None,
+    speculate: int | None = None,
+    accept: float | None = None,
+    expert_load: str | None = None,
 ) -> Pod:
     """Serves requests that come and go, iteration by iteration: ``rdusim pod --phase requests`` (docs/serving.md).
 
@@ -185,9 +206,13 @@ def pod_requests(
         prefix_share: Share of each prompt, from its start, whose keys and values are at hand.
         grid: A ``result.json`` of the same system, software, model and decomposition: its points are not simulated again.
 
-    Other arguments and errors as of ``pod``. ``throughput()`` is the picture.
+        prefill_chunk: Prompts go with the tokens of requests that run, in parts of so many tokens of a pass at most, not alone.
+
+    Other arguments and errors as of ``pod``. ``throughput()`` is the picture, ``picture(name)`` has more.
     """
     base, _ = _base(system, model, parallel, "decode", stack, users, None, None, sparsity, sets)
+    base["draft"] = _draft(draft, speculate, accept)
+    base["expert_load"] = expert_load
     asked = {
         "base": {**base, "seq": None},
         "trace": os.fspath(trace) if trace is not None else None,
@@ -200,8 +225,16 @@ def pod_requests(
         "grid": os.fspath(grid) if grid is not None else None,
         "prefix_share": prefix_share,
         "prefill_tokens": prefill_tokens,
+        "prefill_chunk": prefill_chunk,
     }
     return Pod(*_native.pod_requests(json.dumps(asked)))
+
+
+def _draft(draft: str | None, speculate: int | None, accept: float | None) -> dict[str, Any] | None:
+    given = [value is not None for value in (draft, speculate, accept)]
+    if any(given) and not all(given):
+        raise ValueError("draft, speculate and accept need each other")
+    return {"model": draft, "tokens": speculate, "accept": accept} if all(given) else None
 
 
 def _failures(
@@ -266,6 +299,8 @@ def _base(
         "micro_batch": micro_batch,
         "seq": seq,
         "sparsity": sparsity,
+        "draft": None,
+        "expert_load": None,
     }
     return base, phase
 

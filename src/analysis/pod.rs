@@ -164,7 +164,7 @@ pub(super) fn density(sparsity: Option<f64>) -> Result<Option<f64>, Diagnostic> 
 }
 
 /// How tokens fall on the experts of a model.
-fn expert_load(given: Option<&str>, architecture: &Architecture) -> Result<ExpertLoad, Diagnostic> {
+pub(super) fn expert_load(given: Option<&str>, architecture: &Architecture) -> Result<ExpertLoad, Diagnostic> {
     let Some(text) = given else { return Ok(ExpertLoad::default()) };
     let load = import::expert_load(text)?;
     let Some(experts) = architecture.extras.experts else {
@@ -199,8 +199,8 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
     }
     let (architecture, sequence) = preset(&name)?;
     if architecture.extras.experts.is_some() && !keeps_experts {
-        let title = format!("{name} has experts, which are modelled in training alone");
-        return Err(Diagnostic::new(title).with_help("name another model, or `--phase training`"));
+        let title = format!("{name} has experts, which are modelled on GPUs alone");
+        return Err(Diagnostic::new(title).with_help("name another model, or a system of GPUs such as dgx-a100"));
     }
     Ok((name, architecture, sequence))
 }

@@ -2,6 +2,7 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod chip_part;
 mod expert_presets;
 mod experts;
 mod extras;
@@ -12,6 +13,7 @@ mod preset;
 mod storage;
 mod write;
 
+pub use chip_part::Part;
 pub use expert_presets::EXPERT_PRESETS;
 pub use experts::{ExpertLoad, Experts, expected_above};
 pub use extras::{Extras, Latent};
@@ -19,4 +21,4 @@ pub use named::preset;
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset};
 pub use storage::{Storage, StorageFormat};
-pub use write::{Options, Part, Phase, Recompute, Sparsity, WeightFile, write};
+pub use write::{Options, Phase, Recompute, Sparsity, WeightFile, write};
