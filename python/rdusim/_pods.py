@@ -37,6 +37,11 @@ class Pod(_Json):
         """Tokens a second of a replica against those of a user, of requests. Errors: ``ValueError`` for other results."""
         return self._picture("throughput")
 
+    def picture(self, name: str) -> Picture:
+        """A picture by its name. Prefill and decode: ``time``; requests: ``throughput``, ``token`` (where a token's time goes),
+        ``memory`` and ``requests`` (that run and wait), over time. Errors: ``ValueError`` for one that the result has not."""
+        return self._picture(name)
+
     def _picture(self, name: str) -> Picture:
         if name not in self._pictures:
             raise ValueError(f"this result has no picture {name!r}: it has {sorted(self._pictures) or 'none'}")
@@ -60,7 +65,6 @@ def pod(
     flat: bool = False,
     predicted_tokens: int | None = None,
     stage_layers: Sequence[float | str] | None = None,
-    expert_load: str | os.PathLike[str] | None = None,
     stragglers: str | os.PathLike[str] | None = None,
     chakra: str | os.PathLike[str] | None = None,
     sets: Mapping[str, Any] | None = None,
@@ -68,6 +72,10 @@ def pod(
     checkpoint_s: float | None = None,
     restart_s: float = 0.0,
     checkpoint_every_s: float | None = None,
+    draft: str | None = None,
+    speculate: int | None = None,
+    accept: float | None = None,
+    expert_load: str | os.PathLike[str] | None = None,
 ) -> Pod:
     """Simulates a training step, prefill or decode of a model on many chips.
 
@@ -87,8 +95,6 @@ def pod(
         predicted_tokens: Of training: tokens of a sequence that have logits; all if not given.
         stage_layers: Of training: layers of each stage, halves too, or ``"4+3"`` (attention and feed-forward blocks); equal shares
             if not given.
-        expert_load: Of training, of a model with experts: how tokens fall on them: ``even``, ``uniform``, ``zipf:A``, or a file of a
-            number an expert; ``uniform`` if not given.
         stragglers: Of training: how much longer chips compute: ``normal:DEVIATION``, ``exponential:MEAN``, or a file of a share a
             line. The result then has ``stragglers``.
         chakra: Of training: directory that a Chakra execution trace of every chip is written into.
@@ -96,11 +102,19 @@ def pod(
         mtbf_h, checkpoint_s, restart_s, checkpoint_every_s: Of training: mean hours between failures of a chip, seconds of writing a
             checkpoint, from a failure until work goes on, and of work between checkpoints (the best if not given). The
             result then has ``goodput``.
+        draft, speculate, accept: Of decode: a smaller model on the same chips (its name or a ``config.json``), the tokens that it
+            drafts in a round, and the probability that one is accepted. The result then has ``speculation``.
+        expert_load: Of a model with experts: how tokens fall on them: ``even``, ``uniform``, ``zipf:A``, or a file of a number an
+            expert; ``uniform`` if not given.
 
     Raises:
         InputError: Inputs that cannot be used, and a model that does not fit; the advice says what makes it fit.
     """
     base, phase = _base(system, model, parallel, phase, stack, batch, micro_batch, seq, sparsity, sets)
+    base["draft"] = _draft(draft, speculate, accept)
+    base["expert_load"] = _path(expert_load)
+    if draft is not None and phase == "training":
+        raise ValueError("draft is for the phase 'decode', found 'training'")
     failures = _failures(mtbf_h, checkpoint_s, restart_s, checkpoint_every_s)
     if phase != "training":
         options = {
@@ -108,7 +122,6 @@ def pod(
             "mtbf_h": failures,
             "predicted_tokens": predicted_tokens,
             "stage_layers": stage_layers,
-            "expert_load": expert_load,
             "stragglers": stragglers,
             "chakra": chakra,
         }
@@ -119,7 +132,7 @@ def pod(
         "base": base,
         "phase": phase,
         "flat": flat,
-        "training": _training(predicted_tokens, stage_layers, expert_load),
+        "training": _training(predicted_tokens, stage_layers),
         "failures": failures,
         "stragglers": _path(stragglers),
         "chakra": _path(chakra),
@@ -164,10 +177,11 @@ def pod_search(
     base, phase = _base(system, model, parallel, None, stack, batch, micro_batch, seq, sparsity, sets)
     if phase != "training":
         raise ValueError(f"a search is of a training step, found the phase {phase!r}")
+    base["expert_load"] = _path(expert_load)
     failures = _failures(mtbf_h, checkpoint_s, restart_s, checkpoint_every_s)
     asked = {
         "base": base,
-        "training": _training(predicted_tokens, stage_layers, expert_load),
+        "training": _training(predicted_tokens, stage_layers),
         "chips": chips,
         "objective": objective,
         "target_step_s": target_step_s,
@@ -195,6 +209,11 @@ def pod_requests(
     prefix_share: float = 0.0,
     grid: str | os.PathLike[str] | None = None,
     sets: Mapping[str, Any] | None = None,
+    prefill_chunk: int | None = None,
+    draft: str | None = None,
+    speculate: int | None = None,
+    accept: float | None = None,
+    expert_load: str | os.PathLike[str] | None = None,
 ) -> Pod:
     """Serves requests that come and go, iteration by iteration: ``rdusim pod --phase requests`` (docs/serving.md).
 
@@ -208,9 +227,13 @@ def pod_requests(
         prefix_share: Share of each prompt, from its start, whose keys and values are at hand.
         grid: A ``result.json`` of the same system, software, model and decomposition: its points are not simulated again.
 
-    Other arguments and errors as of ``pod``. ``throughput()`` is the picture.
+        prefill_chunk: Prompts go with the tokens of requests that run, in parts of so many tokens of a pass at most, not alone.
+
+    Other arguments and errors as of ``pod``. ``throughput()`` is the picture, ``picture(name)`` has more.
     """
     base, _ = _base(system, model, parallel, "decode", stack, users, None, None, sparsity, sets)
+    base["draft"] = _draft(draft, speculate, accept)
+    base["expert_load"] = _path(expert_load)
     asked = {
         "base": {**base, "seq": None},
         "trace": _path(trace),
@@ -223,6 +246,7 @@ def pod_requests(
         "grid": _path(grid),
         "prefix_share": prefix_share,
         "prefill_tokens": prefill_tokens,
+        "prefill_chunk": prefill_chunk,
     }
     return Pod(*_native.pod_requests(json.dumps(asked)))
 
@@ -231,14 +255,18 @@ def _path(given: str | os.PathLike[str] | None) -> str | None:
     return None if given is None else os.fspath(given)
 
 
-def _training(
-    predicted_tokens: int | None, stage_layers: Sequence[float | str] | None, expert_load: str | os.PathLike[str] | None
-) -> dict[str, Any]:
+def _training(predicted_tokens: int | None, stage_layers: Sequence[float | str] | None) -> dict[str, Any]:
     return {
         "predicted_tokens": predicted_tokens,
         "stage_layers": None if stage_layers is None else ",".join(str(layers) for layers in stage_layers),
-        "expert_load": _path(expert_load),
     }
+
+
+def _draft(draft: str | None, speculate: int | None, accept: float | None) -> dict[str, Any] | None:
+    given = [value is not None for value in (draft, speculate, accept)]
+    if any(given) and not all(given):
+        raise ValueError("draft, speculate and accept need each other")
+    return {"model": draft, "tokens": speculate, "accept": accept} if all(given) else None
 
 
 def _failures(
@@ -303,6 +331,8 @@ def _base(
         "micro_batch": micro_batch,
         "seq": seq,
         "sparsity": sparsity,
+        "draft": None,
+        "expert_load": None,
     }
     return base, phase
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use rdusim::analysis::{self, Failure, PodRequest, SearchRequest, ServingRequest};
+use rdusim::analysis::{self, DraftRequest, Failure, PodRequest, SearchRequest, ServingRequest};
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::{self, Override};
 use rdusim::model::Phase;
@@ -35,6 +35,17 @@ struct Base {
     micro_batch: Option<u64>,
     seq: Option<u64>,
     sparsity: Option<f64>,
+    draft: Option<DraftOf>,
+    expert_load: Option<String>,
+}
+
+/// A model that drafts tokens for the other one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DraftOf {
+    model: String,
+    tokens: u64,
+    accept: f64,
 }
 
 #[derive(Deserialize)]
@@ -55,7 +66,6 @@ struct PodOf {
 struct TrainingOf {
     predicted_tokens: Option<u64>,
     stage_layers: Option<String>,
-    expert_load: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -92,6 +102,7 @@ struct RequestsOf {
     grid: Option<PathBuf>,
     prefix_share: f64,
     prefill_tokens: u64,
+    prefill_chunk: Option<u64>,
 }
 
 impl Base {
@@ -109,7 +120,7 @@ impl Base {
             predicted: of.predicted_tokens,
             stage_layers: of.stage_layers.as_deref(),
             flat,
-            expert_load: of.expert_load.as_deref(),
+            expert_load: self.expert_load.as_deref(),
         }
     }
 
@@ -125,6 +136,12 @@ impl Base {
             micro_batch: self.micro_batch,
             sequence: self.seq,
             sparsity: self.sparsity,
+            draft: self.draft.as_ref().map(|of| DraftRequest {
+                model: &of.model,
+                tokens: of.tokens,
+                accept: of.accept,
+            }),
+            expert_load: self.expert_load.as_deref(),
         }
     }
 }
@@ -188,8 +205,8 @@ fn serving(request: &PodOf, phase: Phase) -> Answer<Texts> {
         analysis::serving(&asked, &mut |note| notes.push(note.to_owned()), |system, stack, service, load, served| {
             let setup = ServingSetup { system, stack, service };
             let report = ServingReport { setup, load, served, decodes: phase == Phase::Decode };
-            (report.json(), report.table(), pictures(report.files()))
-        })?;
+            Ok::<_, WriteError>((report.json(), report.table(), pictures(report.files()?)))
+        })??;
     Ok((made.0, made.1, made.2, notes))
 }
 
@@ -239,6 +256,8 @@ pub(crate) fn pod_requests(py: Python<'_>, request: &str) -> PyResult<Texts> {
             kv_tokens: request.kv_tokens,
             prefill_tokens: request.prefill_tokens,
             prefix_share: request.prefix_share,
+            chunk: request.prefill_chunk,
+            seed: request.seed,
         };
         let list = list(&request)?;
         let known = request.grid.as_ref().map(|path| Grid::read(&path.display().to_string(), &text(path)?));

@@ -102,6 +102,24 @@ def test_a_pod_that_serves_is_the_command_lines_json(cli, phase):
         rs.pod("dgx-a100", model, parallel="tp=8", mtbf_h=50000, checkpoint_s=60)
 
 
+def test_a_model_that_drafts_is_the_command_lines_json(cli):
+    words = ["--model", "llama3-70b", "--parallel", "tp=8", "--batch", "2", "--format", "json"]
+    draft = ["--draft", "llama3-8b", "--speculate", "3", "--accept", "0.7"]
+    ask = dict(parallel="tp=8", draft="llama3-8b", speculate=3, accept=0.7)
+    served = rs.pod("dgx-a100", "llama3-70b", phase="decode", batch=2, seq=1024, **ask)
+    assert served.to_json() == cli("pod", "dgx-a100", "--phase", "decode", "--seq", "1024", *words, *draft)
+    assert served.speculation["tokens"] == 3 and served.picture("time").svg.startswith("<svg")
+    few = ["--phase", "requests", "--arrivals", "2", "--requests", "10", "--prompt-tokens", "128", "--output-tokens", "16"]
+    drafted = rs.pod_requests(
+        "dgx-a100", "llama3-70b", users=2, arrivals=2, requests=10, prompt_tokens=128, output_tokens=16, **ask
+    )
+    assert drafted.to_json() == cli("pod", "dgx-a100", *few, *words, *draft)
+    with pytest.raises(ValueError, match="need each other"):
+        rs.pod("dgx-a100", "llama3-70b", phase="decode", parallel="tp=8", draft="llama3-8b")
+    with pytest.raises(ValueError, match="'decode'"):
+        rs.pod("dgx-a100", "llama3-70b", phase="training", **ask)
+
+
 def test_requests_are_the_command_lines_json(cli, tmp_path):
     words = ["--model", "llama3-8b", "--phase", "requests", "--parallel", "tp=1", "--batch", "8", "--format", "json"]
     few = ["--arrivals", "4", "--requests", "20", "--prompt-tokens", "128", "--output-tokens", "16"]
@@ -109,6 +127,11 @@ def test_requests_are_the_command_lines_json(cli, tmp_path):
     served = rs.pod_requests("dgx-a100", "llama3-8b", arrivals=4, requests=20, **ask)
     assert served.to_json() == cli("pod", "dgx-a100", *words, *few)
     assert served.throughput().svg.startswith("<svg")
+    for name in ["token", "memory", "requests"]:
+        assert served.picture(name).svg.startswith("<svg")
+    mixed = rs.pod_requests("dgx-a100", "llama3-8b", arrivals=4, requests=20, prefill_chunk=64, **ask)
+    assert mixed.to_json() == cli("pod", "dgx-a100", *words, *few, "--prefill-chunk", "64")
+    assert mixed.limits["prefill_chunk"] == 64
     trace = tmp_path / "trace.csv"
     trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,128,16\n0.1,100,10\n")
     grid = tmp_path / "result.json"

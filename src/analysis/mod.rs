@@ -22,7 +22,7 @@ pub use pod_search::{SearchRequest, pod_search};
 pub use preset::{ModelRequest, model_text};
 pub use proof::{ProofFile, ProofInputs, check, prove, summary};
 pub use recorded::document;
-pub use serving::{ServingRequest, requests, serving};
+pub use serving::{DraftRequest, ServingRequest, requests, serving};
 pub(crate) use validate::check_names;
 pub use validate::{ANALYTIC, known_sets, validate, validated_chips};
 pub use verify::{Verified, VerifyRequest, verify};

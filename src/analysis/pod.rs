@@ -165,7 +165,7 @@ pub(super) fn density(sparsity: Option<f64>) -> Result<Option<f64>, Diagnostic> 
 }
 
 /// How tokens fall on the experts of a model.
-fn expert_load(given: Option<&str>, architecture: &Architecture) -> Result<ExpertLoad, Diagnostic> {
+pub(super) fn expert_load(given: Option<&str>, architecture: &Architecture) -> Result<ExpertLoad, Diagnostic> {
     let Some(text) = given else { return Ok(ExpertLoad::default()) };
     let load = import::expert_load(text)?;
     let Some(experts) = architecture.extras.experts else {
@@ -199,13 +199,9 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
         return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
     }
     let (architecture, sequence) = preset(&name)?;
-    let trained_alone = [
-        (architecture.extras.experts.is_some(), "has experts, which are"),
-        (architecture.extras.patches.is_some(), "is a model of images, which are"),
-    ];
-    if let Some((_, what)) = trained_alone.into_iter().find(|(is_so, _)| *is_so && !keeps_experts) {
-        let title = format!("{name} {what} modelled in training alone");
-        return Err(Diagnostic::new(title).with_help("name another model, or `--phase training`"));
+    if architecture.extras.experts.is_some() && !keeps_experts {
+        let title = format!("{name} has experts, which are modelled on GPUs alone");
+        return Err(Diagnostic::new(title).with_help("name another model, or a system of GPUs such as dgx-a100"));
     }
     Ok((name, architecture, sequence))
 }

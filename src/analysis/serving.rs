@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use super::pod::{density, model};
+use super::pod::{density, expert_load, model};
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
-use crate::model::{Phase, Position};
+use crate::model::{Architecture, Phase, Position};
 use crate::pod::{
-    self, Grid, Load, Parallel, Policy, Request, Served, Service, Stack, StackKind, Streamed, System, serve,
-    serving_memory, serving_remedies,
+    self, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind, Streamed,
+    System, serve, serving_memory, serving_remedies,
 };
 
 /// What is served on which system.
@@ -34,6 +35,21 @@ pub struct ServingRequest<'a> {
     pub sequence: Option<u64>,
     /// Share of the blocks of the layers' matrices that is pruned.
     pub sparsity: Option<f64>,
+    /// A model that drafts tokens, which the other verifies.
+    pub draft: Option<DraftRequest<'a>>,
+    /// How tokens fall on experts: a word or a file; at random if not given.
+    pub expert_load: Option<&'a str>,
+}
+
+/// A model that drafts.
+#[derive(Debug, Clone, Copy)]
+pub struct DraftRequest<'a> {
+    /// A preset, or a `config.json`.
+    pub model: &'a str,
+    /// Tokens of a round.
+    pub tokens: u64,
+    /// Probability that a token is accepted.
+    pub accept: f64,
 }
 
 /// System, stack and model of a request, checked.
@@ -42,6 +58,7 @@ struct Opened {
     system: System,
     stack: Stack,
     service: Service,
+    speculation: Option<Speculation>,
     /// Tokens of a sequence.
     sequence: u64,
 }
@@ -50,14 +67,37 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     let system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;
     let stack = stack(&system, request.stack, noted)?.clone();
-    let (model, mut architecture, trained_with) = model(request.model, false)?;
-    let sequence = request.sequence.unwrap_or(trained_with);
-    if let Position::Learned(rows) = architecture.position {
-        architecture.position = Position::Learned(rows.max(sequence));
+    // Without kernels for experts a config.json is served as one block.
+    let keeps_experts = matches!(system.chip, AnyChip::Gpu(_));
+    let named = |name: &str| model(name, keeps_experts);
+    let (name, architecture, trained_with) = named(request.model)?;
+    if architecture.extras.patches.is_some() {
+        let title = format!("{name} is a model of images: it has no tokens to generate");
+        return Err(Diagnostic::new(title).with_help("`--phase training` trains it"));
     }
-    let service = Service { model, architecture, parallel, density: density(request.sparsity)? };
+    let sequence = request.sequence.unwrap_or(trained_with);
+    let expert_load = expert_load(request.expert_load, &architecture)?;
+    let service = |model: String, mut architecture: Architecture, density: Option<f64>| {
+        if let Position::Learned(rows) = architecture.position {
+            architecture.position = Position::Learned(rows.max(sequence));
+        }
+        let experts = if architecture.extras.experts.is_some() { parallel.experts } else { Mixture::default() };
+        let parallel = Parallel { experts, ..parallel };
+        Service { model, architecture, parallel, density, expert_load: expert_load.clone() }
+    };
+    let speculation = match request.draft {
+        None => None,
+        Some(DraftRequest { model, tokens, accept }) => {
+            let (name, architecture, _) = named(model)?;
+            Some(Speculation { draft: service(name, architecture, None), tokens, accept })
+        }
+    };
+    let service = Service { parallel, ..service(name, architecture, density(request.sparsity)?) };
     service.check()?;
-    Ok(Opened { system, stack, service, sequence })
+    if let Some(speculation) = &speculation {
+        speculation.check(&service)?;
+    }
+    Ok(Opened { system, stack, service, speculation, sequence })
 }
 
 /// Serves a batch and hands system, stack, model, users and result to `then`; `noted` hears what was chosen for the caller.
@@ -69,7 +109,13 @@ pub fn serving<T>(
     noted: &mut dyn FnMut(&str),
     then: impl FnOnce(&System, &Stack, &Service, &Load, &Served) -> T,
 ) -> Result<T, Diagnostic> {
-    let Opened { system, stack, service, sequence } = opened(request, noted)?;
+    let Opened { system, stack, service, speculation, sequence } = opened(request, noted)?;
+    if speculation.is_some() && request.phase == Phase::Prefill {
+        let title = "`--draft`: nothing is drafted in prefill";
+        return Err(
+            Diagnostic::new(title).with_help("use `--phase decode`, whose `ttft_s` counts the prompts of both models")
+        );
+    }
     let mut load = Load::filling(&service.parallel, request.batch, sequence);
     if let Some(micro_batch) = request.micro_batch {
         load.micro_batch = micro_batch;
@@ -77,11 +123,13 @@ pub fn serving<T>(
     service.check_load(&load)?;
     // Either phase is simulated, so that both must fit; prefill needs more.
     for phase in [request.phase, Phase::Prefill] {
-        if serving_memory(&service, &load, phase).peak() > system.chip_memory_bytes() {
-            return Err(does_not_fit(&system, &service, &load, phase));
+        let drafted = speculation.as_ref().map(|of| serving_memory(&of.draft, &load, phase));
+        let held = drafted.map_or(0, |memory| memory.weights.saturating_add(memory.kv_cache));
+        if serving_memory(&service, &load, phase).peak().saturating_add(held) > system.chip_memory_bytes() {
+            return Err(does_not_fit(&system, &service, &load, (phase, held)));
         }
     }
-    let served = serve(&system, &stack, &service, &load, request.phase)?;
+    let served = serve(&system, &stack, &service, &load, request.phase, speculation.as_ref())?;
     Ok(then(&system, &stack, &service, &load, &served))
 }
 
@@ -99,8 +147,9 @@ pub fn requests<T>(
 ) -> Result<T, Diagnostic> {
     let longest = list.iter().map(|request| request.prompt + request.output).max();
     let request = ServingRequest { sequence: longest, ..request.clone() };
-    let Opened { system, stack, service, .. } = opened(&request, noted)?;
-    let streamed = pod::stream(&system, &stack, &service, list, policy, known)?;
+    let Opened { system, stack, service, speculation, .. } = opened(&request, noted)?;
+    let model = (&service, speculation.as_ref());
+    let streamed = pod::stream(&system, &stack, model, list, policy, known)?;
     Ok(then(&system, &stack, &service, &streamed))
 }
 
@@ -120,26 +169,29 @@ fn stack<'s>(system: &'s System, name: Option<&str>, noted: &mut dyn FnMut(&str)
     })
 }
 
-fn does_not_fit(system: &System, service: &Service, load: &Load, phase: Phase) -> Diagnostic {
+/// `held`: bytes of a chip that a model which drafts takes.
+fn does_not_fit(system: &System, service: &Service, load: &Load, (phase, held): (Phase, u64)) -> Diagnostic {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let memory = serving_memory(service, load, phase);
     let title = format!(
         "{} does not fit: {} of stage {} needs {:.1} GiB a chip (weights {:.1}, keys and values {:.1}, activations {:.1}, \
-         buffers {:.1}), {} has {:.1}",
+         buffers {:.1}{}), {} has {:.1}",
         service.model,
         if phase == Phase::Prefill { "prefill" } else { "decode" },
         memory.stage,
-        gib(memory.peak()),
+        gib(memory.peak().saturating_add(held)),
         gib(memory.weights),
         gib(memory.kv_cache),
         gib(memory.activations),
         gib(memory.buffers),
+        if held > 0 { format!(", the model that drafts {:.1}", gib(held)) } else { String::new() },
         system.chip.device().name(),
         gib(system.chip_memory_bytes())
     );
-    let remedies = serving_remedies(system, service, load, phase);
+    let remedies = if held > 0 { Vec::new() } else { serving_remedies(system, service, load, phase) };
     let help = if remedies.is_empty() {
-        "no change of one key makes it fit: use more tensor ranks and stages together".to_owned()
+        let without = if held > 0 { ", fewer users, or no `--draft`" } else { "" };
+        format!("no change of one key makes it fit: use more tensor ranks and stages together{without}")
     } else {
         format!("what makes it fit, the cheapest first: {}", remedies.join("; "))
     };

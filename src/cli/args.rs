@@ -245,7 +245,7 @@ pub(super) enum Command {
     New(NewArgs),
     /// Train a model on many chips: stages, links, memory
     #[command(after_help = POD_EXAMPLES)]
-    Pod(PodArgs),
+    Pod(Box<PodArgs>),
     /// Write a certificate: how far a mapping is from what no mapping beats
     #[command(after_help = prove::PROVE_EXAMPLES)]
     Prove(ProveArgs),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::analysis::{self, PodRequest};
+use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::pod::{ExecutionTraces, TrainingStep};
 use crate::report::{File, PodReport, write_traces};
@@ -36,7 +37,11 @@ Examples:
 
   # 1,000 requests, 4 a second, of which up to 32 run at one time
   rdusim pod arch/systems/dgx-a100.toml --model llama3-8b --phase requests \\
-      --parallel tp=1 --batch 32 --arrivals 4";
+      --parallel tp=1 --batch 32 --arrivals 4
+
+  # Llama-3-8B drafts four tokens at a time for Llama-3-70B, three in four of which it accepts
+  rdusim pod arch/systems/dgx-a100.toml --model llama3-70b --phase decode --parallel tp=8 --batch 4 --seq 1024 \\
+      --draft llama3-8b --speculate 4 --accept 0.75";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PodPhase {
@@ -83,8 +88,27 @@ pub(super) struct RequestArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(super) prefix_share: f64,
     /// Tokens of prompts that start in one iteration at most; a longer prompt starts alone
-    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(long, value_name = "N", default_value_t = 8192, conflicts_with = "prefill_chunk")]
     pub(super) prefill_tokens: u64,
+    /// Prompts go with the tokens of requests that run, in parts of so many tokens of a pass at most, in place of alone
+    #[arg(long, value_name = "N")]
+    pub(super) prefill_chunk: Option<u64>,
+}
+
+/// A model that drafts tokens, which the other one verifies.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Speculative decoding")]
+pub(super) struct DraftArgs {
+    /// Decode and requests: a smaller model, on the same chips, that drafts tokens, and the other one verifies them; name, or a
+    /// config.json
+    #[arg(long, value_name = "NAME|FILE", requires_all = ["speculate", "accept"])]
+    pub(super) draft: Option<String>,
+    /// Tokens that it drafts in a round
+    #[arg(long, value_name = "N", requires = "draft")]
+    pub(super) speculate: Option<u64>,
+    /// Probability that a drafted token is accepted, each for itself
+    #[arg(long, value_name = "RATE", requires = "draft")]
+    pub(super) accept: Option<f64>,
 }
 
 #[derive(Debug, Args)]
@@ -133,7 +157,7 @@ pub(super) struct PodArgs {
     /// Training: layers of each stage, the first first, halves too: such as 3,3.5,1.5 [default: equal shares]
     #[arg(long, value_name = "N,...")]
     pub(super) stage_layers: Option<String>,
-    /// Training, of a model with experts: how tokens fall on them: `even`, `uniform`, `zipf:A` or a file of a number an expert
+    /// Of a model with experts: how tokens fall on them: `even`, `uniform`, `zipf:A` or a file of a number an expert
     /// [default: uniform]
     #[arg(long, value_name = "LOAD")]
     pub(super) expert_load: Option<String>,
@@ -142,6 +166,8 @@ pub(super) struct PodArgs {
     pub(super) flat: bool,
     #[command(flatten)]
     pub(super) goodput: GoodputArgs,
+    #[command(flatten)]
+    pub(super) draft: DraftArgs,
     #[command(flatten)]
     pub(super) requests: RequestArgs,
     /// Change a field of the system file: arch.PATH=VALUE; may be repeated
@@ -160,6 +186,10 @@ pub(super) struct PodArgs {
 
 /// Simulates a training step and shows it.
 pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
+    if args.draft.draft.is_some() {
+        let title = "`--draft` is for `--phase decode` and `requests`";
+        return Err(Diagnostic::new(title).with_help("leave `--draft` out").into());
+    }
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let request = PodRequest {
         system: &args.system,

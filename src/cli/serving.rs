@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::analysis::{self, ServingRequest};
+use crate::analysis::{self, DraftRequest, ServingRequest};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::model::Phase;
@@ -10,7 +10,7 @@ use crate::pod::{self, Arrivals, Policy};
 use crate::report::{File, ServingReport, ServingSetup, StreamReport};
 
 use super::failure::Failure;
-use super::pod::{PodArgs, PodPhase, training};
+use super::pod::{DraftArgs, PodArgs, PodPhase, training};
 use super::values::Format;
 use super::{output, progress};
 
@@ -30,13 +30,13 @@ fn serve(args: &PodArgs, phase: Phase) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let request = request(args, &sets, phase);
     let (files, text) = progress::watched("simulating prefill and decode", || {
-        analysis::serving(&request, &mut progress::note, |system, stack, service, load, served| {
+        analysis::serving(&request, &mut progress::note, |system, stack, service, load, served| -> Result<_, Failure> {
             let setup = ServingSetup { system, stack, service };
             let report = ServingReport { setup, load, served, decodes: phase == Phase::Decode };
-            let files: Vec<File> = if args.out.is_some() { report.files() } else { Vec::new() };
-            (files, if args.format == Format::Json { report.json() } else { report.table() })
+            let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
+            Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
         })
-    })?;
+    })??;
     output::show(args.out.as_deref(), &files, args.format, &text)
 }
 
@@ -63,7 +63,15 @@ fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> Serving
         micro_batch: args.micro_batch,
         sequence: args.seq,
         sparsity: args.sparsity,
+        draft: draft(&args.draft),
+        expert_load: args.expert_load.as_deref(),
     }
+}
+
+/// The model that drafts; clap has seen to it that all is given, or nothing.
+fn draft(args: &DraftArgs) -> Option<DraftRequest<'_>> {
+    let (model, tokens, accept) = (args.draft.as_deref()?, args.speculate?, args.accept?);
+    Some(DraftRequest { model, tokens, accept })
 }
 
 /// Bytes of a trace or a result at most.
@@ -105,6 +113,8 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
         kv_tokens: of.kv_tokens,
         prefill_tokens: of.prefill_tokens,
         prefix_share: of.prefix_share,
+        chunk: of.prefill_chunk,
+        seed: of.seed,
     };
     let known = of.grid.as_ref().map(|path| pod::Grid::read(&path.display().to_string(), &read(path)?)).transpose()?;
     let request = request(args, &sets, Phase::Decode);

@@ -68,16 +68,24 @@ pub(super) fn prefill(gpu: &Gpu, of: &AttentionCall, macs_per_cycle: f64) -> Vec
     vec![call(gpu), part(gpu, "rotary and cache", rotate.cycles), part(gpu, "flash attention", flash.cycles)]
 }
 
-/// One new token a sequence. A thread block has queries that share a head of keys, or one query where more share a head
-/// than the grouped kernel takes; where blocks are fewer than the chip holds, each has a part of the cache.
-pub(super) fn decode(gpu: &Gpu, of: &AttentionCall) -> Vec<Part> {
+/// Several new tokens of each sequence, the last of its cache, as tiles of queries that pass over the keys: flash attention.
+pub(super) fn extend(gpu: &Gpu, of: &AttentionCall, new: u64, macs_per_cycle: f64) -> Vec<Part> {
+    let moved = 2.0 * of.bytes(of.tokens, of.kv_heads) + 2.0 * of.bytes(new, of.heads);
+    let scores = Scores { queries: new, ..of.prompt_scores() };
+    let flash = attention::forward(gpu, &gpu.serving.prefill, &scores, macs_per_cycle, moved);
+    vec![call(gpu), part(gpu, "flash attention", flash.cycles)]
+}
+
+/// New tokens of a sequence, one or a few. A thread block has queries that share a head of keys, or one query where more share a
+/// head than the grouped kernel takes; where blocks are fewer than the chip holds, each has a part of the cache.
+pub(super) fn decode(gpu: &Gpu, of: &AttentionCall, new: u64) -> Vec<Part> {
     let stack = &gpu.serving;
     let group = of.heads / of.kv_heads;
     let grouped = group > 1 && group <= stack.most_grouped;
     let (blocks, block_us, most_resident) = if grouped {
-        (of.batch * of.kv_heads * group.div_ceil(stack.group_tile), stack.group_block_us, stack.groups_per_sm)
+        (of.batch * of.kv_heads * (group * new).div_ceil(stack.group_tile), stack.group_block_us, stack.groups_per_sm)
     } else {
-        (of.batch * of.heads, stack.head_block_us, stack.heads_per_sm)
+        (of.batch * of.heads * new, stack.head_block_us, stack.heads_per_sm)
     };
     let parts = (gpu.sm.count * most_resident / blocks).clamp(1, of.tokens.div_ceil(stack.part_keys));
     let resident = (blocks * parts).div_ceil(gpu.sm.count).min(most_resident);
@@ -86,7 +94,7 @@ pub(super) fn decode(gpu: &Gpu, of: &AttentionCall) -> Vec<Part> {
     let fixed = gpu.cycles_of_us(block_us);
     let each = fixed + of_block / parts as f64 / rate;
     let waves = (blocks * parts).div_ceil(gpu.sm.count * resident) as f64;
-    let moved = 2.0 * of.bytes(of.tokens, of.kv_heads) + 2.0 * of.bytes(1, of.heads + of.kv_heads);
+    let moved = 2.0 * of.bytes(of.tokens, of.kv_heads) + 2.0 * of.bytes(new, of.heads + of.kv_heads);
     let memory = moved / gpu.memory_bytes_per_cycle() + gpu.latency_cycles();
     let l2 = blocks as f64 * of_block / gpu.l2.bytes_per_cycle as f64 + gpu.latency_cycles();
     let kernel = (waves * each).max(memory.max(l2) + fixed);

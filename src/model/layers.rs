@@ -28,6 +28,10 @@ impl Writer<'_> {
             self.tensor("k", "tokens", "kv_width", "output", "");
             self.tensor("v", "tokens", "kv_width", "output", "");
         }
+        if self.part.is_some_and(|part| part.has_no_attention) {
+            self.linear("project", ("q", width), "hidden", "attended");
+            return self.dropped("attended");
+        }
         let decoding = self.options.phase == Phase::Decode;
         if decoding && self.part.is_some_and(|part| part.heads_as_rows) {
             self.attention_by_rows("q", width);
@@ -66,7 +70,9 @@ impl Writer<'_> {
     }
 
     fn causal(&self) -> &'static str {
-        let is_causal = self.options.architecture.causal && self.options.phase != Phase::Decode;
+        // One new token meets all keys.
+        let meets_all = self.options.phase == Phase::Decode && self.new_tokens() == 1;
+        let is_causal = self.options.architecture.causal && !meets_all;
         if is_causal { "\ncausal = true" } else { "" }
     }
 
@@ -159,6 +165,9 @@ impl Writer<'_> {
     }
 
     pub(super) fn feed_forward(&mut self, h: &str) -> String {
+        if self.part.is_some_and(|part| part.has_no_feed_forward) {
+            return h.to_owned();
+        }
         if let Some(router) = self.part.and_then(|part| part.router) {
             return self.routed_block(h, router);
         }

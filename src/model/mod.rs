@@ -2,6 +2,7 @@
 //!
 //! `docs/models.md` names the source of every preset.
 
+mod chip_part;
 mod ends;
 mod expert_presets;
 mod experts;
@@ -16,6 +17,7 @@ mod preset;
 mod storage;
 mod write;
 
+pub use chip_part::Part;
 pub use expert_presets::EXPERT_PRESETS;
 pub use experts::{ExpertLoad, Experts, Router, expected_above};
 pub use extras::{Extras, Latent};
@@ -25,4 +27,4 @@ pub use named::preset;
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset};
 pub use storage::{Storage, StorageFormat};
-pub use write::{Options, Part, Phase, Recompute, Sparsity, WeightFile, write};
+pub use write::{Options, Phase, Recompute, Sparsity, WeightFile, write};

@@ -1,7 +1,8 @@
 //! The part of a model that one chip of many has, as a workload file: some layers, with or without what stands before and
 //! behind them. The caller gives the widths of the chip's share.
 
-use super::write::{Options, Part, Phase, Writer, checked};
+use super::chip_part::Part;
+use super::write::{Options, Phase, Writer, checked};
 use crate::diagnostics::Diagnostic;
 
 /// The workload file of a part.
@@ -33,6 +34,11 @@ impl Writer<'_> {
             self.operator("last_tokens", "slice", &[&y], "y_last", "");
             "y_last".clone_into(&mut y);
         }
+        if self.options.phase == Phase::Decode && part.sampled.is_some() {
+            self.shaped("y_last", "sampled", "hidden");
+            self.operator("last_tokens", "slice", &[&y], "y_last", "");
+            "y_last".clone_into(&mut y);
+        }
         self.norm(&y, "x_final");
         self.logits("x_final");
     }
@@ -54,13 +60,14 @@ impl Writer<'_> {
     }
 
     /// Sizes of attention by rows.
-    pub(super) fn dims_of_rows(&self) -> [(&'static str, u64); 4] {
+    pub(super) fn dims_of_rows(&self) -> [(&'static str, u64); 5] {
         let Options { architecture: a, batch, context, .. } = self.options;
         [
-            ("query_rows", batch * a.heads),
+            ("query_rows", self.tokens() * a.heads),
             ("instances", batch * a.kv_heads),
             ("cached_rows", batch * a.kv_heads * context),
             ("head", a.head()),
+            ("sampled", self.part.and_then(|part| part.sampled).unwrap_or_default()),
         ]
     }
 }

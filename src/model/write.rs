@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::experts::{ExpertLoad, Experts, Router};
+use super::chip_part::Part;
+use super::experts::{ExpertLoad, Experts};
 use super::extras::Latent;
 use super::mamba::Mamba;
 use super::preset::{Architecture, Norm};
@@ -133,27 +134,6 @@ impl Options {
             notes: Vec::new(),
         }
     }
-}
-
-/// Which part of a model, and how its attention over a cache is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a property that parts differ in on its own")]
-pub struct Part {
-    /// The embedding stands before the layers; else their input comes from another chip.
-    pub has_embedding: bool,
-    /// There are no layers: the embedding or the logits are a part of their own.
-    pub has_no_layers: bool,
-    /// The last norm and the logits stand behind them: of each sequence's last token, in training of all, with the loss.
-    pub has_logits: bool,
-    /// Decoding: the query heads that share a head of keys are rows of one product (the cache lies head by head); else they
-    /// are products side by side.
-    pub heads_as_rows: bool,
-    /// Training: micro-batches whose gradients add up in a step, if that is more than the one that is written.
-    pub micro_batches: Option<u64>,
-    /// Dropout of the probabilities of attention too, where there is dropout.
-    pub drops_scores: bool,
-    /// Feed-forward blocks are experts of other chips.
-    pub router: Option<Router>,
 }
 
 /// A stored weight whose values give a mask.
@@ -353,7 +333,12 @@ impl Writer<'_> {
     /// Rows of activations.
     pub(super) fn tokens(&self) -> u64 {
         let Options { phase, batch, sequence, .. } = self.options;
-        if *phase == Phase::Decode { *batch } else { batch * sequence }
+        if *phase == Phase::Decode { batch * self.new_tokens() } else { batch * sequence }
+    }
+
+    /// Decoding: new tokens of a sequence.
+    pub(super) fn new_tokens(&self) -> u64 {
+        self.part.and_then(|part| part.new_tokens).unwrap_or(1)
     }
 
     /// Whether the block of this name is written.

@@ -245,9 +245,14 @@ fn around(job: &Job, (stack, chunk): (StackKind, u64), feed: &Passes, parameters
     Passes { forward, attention, backward, weights }
 }
 
-/// A layer with experts without their products: the router and what orders tokens by expert and puts them together again, with the
-/// block that every token meets.
+/// A layer with experts without their products.
 pub(super) fn expert_layer(job: &Job, (stack, chunk): (StackKind, u64), experts: &Experts) -> Passes {
+    around(job, (stack, chunk), &expert_feed(job, experts), job.expert_layer_parameters().iter().sum())
+}
+
+/// The feed-forward block of a layer with experts without their products: the router and what orders tokens by expert and puts them
+/// together again, with the block that every token meets.
+pub(super) fn expert_feed(job: &Job, experts: &Experts) -> Passes {
     let Shape { rows, hidden, .. } = Shape::new(job);
     let mut feed = match experts.shared / job.parallel.tp {
         0 => Passes::default(),
@@ -266,7 +271,7 @@ pub(super) fn expert_layer(job: &Job, (stack, chunk): (StackKind, u64), experts:
     let router = of_product(rows, count, hidden);
     feed.backward.extend_from_slice(&router[..2]);
     feed.weights.push(router[1].clone());
-    around(job, (stack, chunk), &feed, job.expert_layer_parameters().iter().sum())
+    feed
 }
 
 /// The products of the experts of a chip on a part of the rows of each, forward and backward. Experts with equal rows are a batch of

@@ -39,8 +39,8 @@ mod waterfall;
 mod write;
 
 pub use self::chart::{
-    Chart, ChartError, Curve, CurveChart, Facet, MapChart, MaskChart, PlotData, Series, SetChart, StudyPlot, TileChart,
-    TimelineChart, TornadoChart, TornadoRow, WaterfallChart,
+    AreaChart, Chart, ChartError, Counted, Curve, CurveChart, Facet, MapChart, MaskChart, PartsChart, PlotData, Series,
+    SetChart, StudyPlot, TileChart, TimelineChart, TornadoChart, TornadoRow, WaterfallChart,
 };
 pub(crate) use self::chart::{name_in_words, value_label};
 pub use self::csv::{guarded as guarded_cell, sections as sections_csv, traffic as traffic_csv};

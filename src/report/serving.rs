@@ -5,24 +5,26 @@ use std::fmt::Write as _;
 use indexmap::IndexMap;
 use serde::Serialize;
 
+use super::chart::PartsChart;
 use super::human::{bytes, percent, si};
 use super::pod::{MemoryEntry, SystemEntry};
 use super::serving_setup::{ServedParallelEntry, ServingSetup};
 use super::text_table::{new_table, wrapped};
-use super::write::File;
-use crate::pod::{Load, Served, ServedPhase, ServingTime};
+use super::write::{File, WriteError};
+use crate::pod::{Load, Round, Served, ServedPhase, ServingTime, StepParts};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
 
 /// Names of the parts of a step, and their seconds, in the order of the JSON: those of a training step.
 fn parts(time: &ServingTime) -> [(&'static str, &'static str, f64); 11] {
+    let exchanges = if time.expert_comm > 0.0 { "exchanges between experts" } else { "" };
     [
         ("compute", "computing", time.compute),
         ("recompute", "", 0.0),
         ("tensor_comm_exposed", "tensor collectives", time.tensor_comm),
         ("pipeline_comm_exposed", "transfers between stages", time.pipeline_comm),
-        ("expert_comm_exposed", "", 0.0),
+        ("expert_comm_exposed", exchanges, time.expert_comm),
         ("context_comm_exposed", "", 0.0),
         ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
         ("data_comm_exposed", "", 0.0),
@@ -63,6 +65,62 @@ struct Document<'a> {
     time_s: IndexMap<&'static str, f64>,
     traffic_bytes: IndexMap<&'a str, u64>,
     bound_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speculation: Option<SpeculationEntry<'a>>,
+}
+
+/// A round of speculative decoding.
+#[derive(Serialize)]
+struct SpeculationEntry<'a> {
+    draft: &'a str,
+    tokens: u64,
+    accept: f64,
+    expected_tokens: f64,
+    round_s: f64,
+    draft_s: f64,
+    verify_s: f64,
+    /// A token without drafting, and how many times as long that is.
+    token_s_without: f64,
+    speedup: f64,
+    draft_prefill_s: f64,
+    draft_weights_bytes: u64,
+    draft_kv_cache_bytes: u64,
+}
+
+impl<'a> SpeculationEntry<'a> {
+    fn new(round: &'a Round, served: &Served) -> Self {
+        let without = served.decode.seconds;
+        Self {
+            draft: &round.model,
+            tokens: round.tokens,
+            accept: round.accept,
+            expected_tokens: round.expected,
+            round_s: round.seconds(),
+            draft_s: round.draft_s(),
+            verify_s: round.verify.seconds,
+            token_s_without: without,
+            speedup: without / round.token_s(),
+            draft_prefill_s: served.draft_prefill_s,
+            draft_weights_bytes: round.draft_memory.weights,
+            draft_kv_cache_bytes: round.draft_memory.kv_cache,
+        }
+    }
+}
+
+/// A round in a sentence.
+fn drafted(round: &Round, served: &Served) -> String {
+    let without = served.decode.seconds;
+    format!(
+        "a round takes {}: {} tokens are drafted in {}, and verified in {}; {:.3} tokens a round, {:.2} times as fast as without (a token \
+         in {})",
+        si(round.seconds(), "s"),
+        round.tokens,
+        si(round.draft_s(), "s"),
+        si(round.verify.seconds, "s"),
+        round.expected,
+        without / round.token_s(),
+        si(without, "s")
+    )
 }
 
 /// A batch that is served, and on what.
@@ -79,12 +137,16 @@ pub struct ServingReport<'a> {
 }
 
 impl ServingReport<'_> {
-    fn phase(&self) -> (&'static str, &ServedPhase, u64) {
+    /// What was asked for: its name, the phase, and the tokens that it handles.
+    fn phase(&self) -> (&'static str, &ServedPhase, f64) {
         let (batch, tokens) = (self.load.batch, self.load.tokens);
+        if let (Some(round), Some(phase)) = (&self.served.round, &self.served.round_phase) {
+            return ("decode", phase, batch as f64 * round.expected);
+        }
         if self.decodes {
-            ("decode", &self.served.decode, batch)
+            ("decode", &self.served.decode, batch as f64)
         } else {
-            ("prefill", &self.served.prefill, batch * tokens)
+            ("prefill", &self.served.prefill, (batch * tokens) as f64)
         }
     }
 
@@ -92,7 +154,7 @@ impl ServingReport<'_> {
     pub fn json(&self) -> String {
         let memory = &self.served.memory;
         let (name, phase, tokens) = self.phase();
-        let token_s = self.served.decode.seconds;
+        let token_s = self.served.token_s();
         let tiers = self.served.tiers.iter().map(|tier| {
             let kinds = [("weights", tier.weights), ("kv_cache", tier.kv_cache), ("activations", tier.activations)];
             (tier.name.as_str(), kinds.into_iter().collect())
@@ -109,14 +171,14 @@ impl ServingReport<'_> {
                 seq: self.load.tokens,
             },
             step_s: phase.seconds,
-            ttft_s: self.served.prefill.seconds,
+            ttft_s: self.served.ttft_s(),
             token_s,
-            tokens_per_s: tokens as f64 / phase.seconds,
+            tokens_per_s: tokens / phase.seconds,
             tokens_per_s_per_user: 1.0 / token_s,
-            energy_per_token_j: phase.joules / tokens as f64,
+            energy_per_token_j: phase.joules / tokens,
             switch_s: self.served.switch_s,
             mfu: phase.mfu,
-            hfu: phase.mfu,
+            hfu: self.served.round.as_ref().map_or(phase.mfu, Round::hfu),
             memory_bytes: MemoryEntry {
                 weights: memory.weights,
                 gradients: 0,
@@ -131,6 +193,7 @@ impl ServingReport<'_> {
             time_s: parts(&phase.time).into_iter().map(|(name, _, seconds)| (name, seconds)).collect(),
             traffic_bytes: phase.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
             bound_s: phase.bound_s,
+            speculation: self.served.round.as_ref().map(|round| SpeculationEntry::new(round, self.served)),
         };
         // Plain data: nothing in it can fail to be written.
         serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
@@ -150,20 +213,19 @@ impl ServingReport<'_> {
         );
         let _ = write!(
             text,
-            "time to first token {}, a token {}; {} tokens/s a user, {} tokens/s in {name}, {} a token, lower bound {}\n\n",
-            si(served.prefill.seconds, "s"),
-            si(served.decode.seconds, "s"),
-            si(1.0 / served.decode.seconds, ""),
-            si(tokens as f64 / phase.seconds, ""),
-            si(phase.joules / tokens as f64, "J"),
-            si(phase.bound_s, "s")
+            "time to first token {}, a token {}; {} tokens/s a user, {} tokens/s in {name}, {} a token, lower bound {}{}\n\n",
+            si(served.ttft_s(), "s"),
+            si(served.token_s(), "s"),
+            si(1.0 / served.token_s(), ""),
+            si(tokens / phase.seconds, ""),
+            si(phase.joules / tokens, "J"),
+            si(phase.bound_s, "s"),
+            if served.round.is_some() { " a round" } else { "" }
         );
-        let head = vec![format!("{name}, stage {}", phase.critical), "time".to_owned(), "share".to_owned()];
-        let mut table = new_table(head);
-        for (_, name, seconds) in parts(&phase.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
-            table.add_row(vec![name.to_owned(), si(seconds, "s"), percent(seconds / phase.seconds)]);
+        if let Some(round) = &served.round {
+            let _ = write!(text, "{}\n\n", drafted(round, served));
         }
-        let _ = write!(text, "{}\n\n", table.trim_fmt());
+        let _ = write!(text, "{}\n\n", self.times(name, phase));
         let memory = &served.memory;
         let mut head = vec![format!("memory of stage {}", memory.stage), "bytes".to_owned()];
         head.extend(served.tiers.iter().map(|tier| format!("in {}", tier.name)));
@@ -203,8 +265,61 @@ impl ServingReport<'_> {
         text
     }
 
+    /// Where the time of the phase goes; of a round also what drafts and what verifies.
+    fn times(&self, name: &str, phase: &ServedPhase) -> String {
+        let round = self.served.round.as_ref();
+        let mut head = vec![format!("{name}, stage {}", phase.critical), "time".to_owned(), "share".to_owned()];
+        if round.is_some() {
+            head.extend(["drafting", "verifying"].map(str::to_owned));
+        }
+        let mut table = new_table(head);
+        for (at, (_, name, seconds)) in
+            parts(&phase.time).into_iter().enumerate().filter(|(_, part)| !part.1.is_empty())
+        {
+            let mut row = vec![name.to_owned(), si(seconds, "s"), percent(seconds / phase.seconds)];
+            if let Some(round) = round {
+                row.push(si(parts(&round.draft.time)[at].2 * round.tokens as f64, "s"));
+                row.push(si(parts(&round.verify.time)[at].2, "s"));
+            }
+            table.add_row(row);
+        }
+        table.trim_fmt()
+    }
+
     /// The files of `--out`.
-    pub fn files(&self) -> Vec<File> {
-        vec![File { name: "result.json".to_owned(), bytes: self.json().into_bytes() }]
+    ///
+    /// # Errors
+    /// A picture that cannot be drawn.
+    pub fn files(&self) -> Result<Vec<File>, WriteError> {
+        let (chart, failed) = (self.chart(), |error| WriteError::Chart("time", error));
+        Ok(vec![
+            File { name: "result.json".to_owned(), bytes: self.json().into_bytes() },
+            File { name: "time.svg".to_owned(), bytes: chart.svg().map_err(failed)?.into_bytes() },
+            File { name: "time.png".to_owned(), bytes: chart.png().map_err(failed)? },
+        ])
+    }
+
+    /// Where the time of the phase goes; of a round by token, beside a step without one.
+    fn chart(&self) -> PartsChart {
+        let users = format!("{} users of {} tokens", self.load.batch, self.load.tokens);
+        let values = |parts: StepParts, tokens: f64| parts.named().map(|(_, seconds)| seconds / tokens).to_vec();
+        let plain = |time: &ServingTime| values(StepParts::new(time, 0.0), 1.0);
+        let (title, cases) = match &self.served.round {
+            Some(round) => {
+                let drafted = values(StepParts::new(&round.verify.time, round.draft_s()), round.expected);
+                let without = plain(&self.served.decode.time);
+                ("Where a token's time goes", vec![("alone".to_owned(), without), ("drafted".to_owned(), drafted)])
+            }
+            None if self.decodes => {
+                ("Where a token's time goes", vec![("decode".to_owned(), plain(&self.served.decode.time))])
+            }
+            None => ("Where the time goes", vec![("prefill".to_owned(), plain(&self.served.prefill.time))]),
+        };
+        PartsChart {
+            title: title.to_owned(),
+            about: format!("{}; {users}", self.setup.title()),
+            parts: StepParts::default().named().map(|(name, _)| name.to_owned()).to_vec(),
+            cases,
+        }
     }
 }

@@ -34,13 +34,14 @@ impl<'a> ServingSetup<'a> {
 
     pub(super) fn parallel_entry(&self) -> ServedParallelEntry {
         let p = &self.service.parallel;
-        ServedParallelEntry { tp: p.tp, pp: p.pp, dp: p.dp, cp: 1, ep: 1, stack: self.stack.kind.name() }
+        ServedParallelEntry { tp: p.tp, pp: p.pp, dp: p.dp, cp: 1, ep: p.experts.ep, stack: self.stack.kind.name() }
     }
 
     /// It in one line, for tables and pictures.
     pub(super) fn title(&self) -> String {
         let (p, model, system) = (&self.service.parallel, &self.service.model, &self.system.name);
         let (chips, stack) = (p.chips(), self.stack.kind.name());
-        format!("{model} on {chips} chips of {system}: tp {} x pp {} x dp {}, stack {stack}", p.tp, p.pp, p.dp)
+        let experts = if p.experts.ep > 1 { format!(" (ep {})", p.experts.ep) } else { String::new() };
+        format!("{model} on {chips} chips of {system}: tp {} x pp {} x dp {}{experts}, stack {stack}", p.tp, p.pp, p.dp)
     }
 }

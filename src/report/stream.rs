@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::chart::{Curve, CurveChart};
+use super::chart::{AreaChart, ChartError, Counted, Curve, CurveChart, PartsChart};
 use super::human::{percent, si};
 use super::pod::SystemEntry;
 use super::serving_setup::{ServedParallelEntry, ServingSetup};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Grid, Sample, Spread, Streamed};
+use crate::pod::{Drafted, Grid, Sample, Spread, StepParts, Streamed};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -105,7 +105,7 @@ impl StreamReport<'_> {
             limits: [
                 ("batch", limits.users),
                 ("kv_tokens", limits.kv_tokens),
-                ("prefill_tokens", limits.prefill_tokens),
+                limits.chunk.map_or(("prefill_tokens", limits.prefill_tokens), |chunk| ("prefill_chunk", chunk)),
             ]
             .into_iter()
             .collect(),
@@ -168,11 +168,87 @@ impl StreamReport<'_> {
     /// A picture that cannot be drawn.
     pub fn files(&self) -> Result<Vec<File>, WriteError> {
         let mut files = vec![File { name: "result.json".to_owned(), bytes: self.json().into_bytes() }];
-        let chart = self.throughput();
-        let failed = |error| WriteError::Chart("throughput", error);
-        files.push(File { name: "throughput.svg".to_owned(), bytes: chart.svg().map_err(failed)?.into_bytes() });
-        files.push(File { name: "throughput.png".to_owned(), bytes: chart.png().map_err(failed)? });
+        let mut add = |name: &'static str, svg: Result<String, ChartError>, png: Result<Vec<u8>, ChartError>| {
+            let failed = |error| WriteError::Chart(name, error);
+            files.push(File { name: format!("{name}.svg"), bytes: svg.map_err(failed)?.into_bytes() });
+            files.push(File { name: format!("{name}.png"), bytes: png.map_err(failed)? });
+            Ok::<(), WriteError>(())
+        };
+        let (throughput, memory, requests) = (self.throughput(), self.memory(), self.requests());
+        add("throughput", throughput.svg(), throughput.png())?;
+        if let Some(token) = self.token() {
+            add("token", token.svg(), token.png())?;
+        }
+        add("memory", memory.svg(), memory.png())?;
+        add("requests", requests.svg(), requests.png())?;
         Ok(files)
+    }
+
+    /// Where a token's time goes, a bar for each number of users at the longest context; nothing of a grid that does not say.
+    fn token(&self) -> Option<PartsChart> {
+        let (grid, limits) = (&self.streamed.grid, &self.streamed.limits);
+        let tokens = limits.drafted.as_ref().map_or(1.0, Drafted::expected);
+        let cases: Vec<(String, Vec<f64>)> = (grid.users.iter().zip(&grid.parts))
+            .map(|(users, parts)| {
+                let name = if *users == 1 { "1 user".to_owned() } else { format!("{users} users") };
+                (name, parts.named().into_iter().map(|(_, seconds)| seconds / tokens).collect())
+            })
+            .collect();
+        (!cases.is_empty()).then(|| PartsChart {
+            title: "Where a token's time goes".to_owned(),
+            about: format!("{}; context {}", self.setup.title(), grid.contexts.last().unwrap_or(&0)),
+            parts: grid
+                .parts
+                .first()
+                .map(StepParts::named)
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.to_owned())
+                .collect(),
+            cases,
+        })
+    }
+
+    /// Bytes of the fullest chip over time, of the first replica.
+    fn memory(&self) -> AreaChart {
+        let (service, streamed) = (self.setup.service, self.streamed);
+        let (weights, each) = (service.most_weight_bytes() as f64, service.kv_bytes_per_token() as f64);
+        let draft = streamed.draft.as_ref().map(|of| (of.weights as f64, of.kv_bytes_per_token as f64));
+        let held = |sample: &Sample| {
+            let tokens = sample.kv_tokens as f64;
+            let mut values = vec![weights, tokens * each];
+            values.extend(draft.map(|(weights, each)| [weights, tokens * each]).into_iter().flatten());
+            (sample.at_s, values)
+        };
+        let mut layers = vec!["weights".to_owned(), "keys and values".to_owned()];
+        if let Some(of) = &streamed.draft {
+            layers.extend([format!("weights of {}", of.model), format!("keys and values of {}", of.model)]);
+        }
+        let (of_draft, each_of_draft) = draft.unwrap_or_default();
+        let room = streamed.limits.kv_tokens as f64 * (each + each_of_draft);
+        AreaChart {
+            title: "Memory of a chip over time".to_owned(),
+            about: format!("{}; first replica", self.setup.title()),
+            y_name: "held".to_owned(),
+            counted: Counted::Bytes,
+            layers,
+            points: self.samples().iter().map(held).collect(),
+            limit: Some(("room for weights, keys and values".to_owned(), weights + of_draft + room)),
+        }
+    }
+
+    /// Requests that run and that wait over time, of the first replica.
+    fn requests(&self) -> AreaChart {
+        let counted = |sample: &Sample| (sample.at_s, vec![sample.running as f64, sample.waiting as f64]);
+        AreaChart {
+            title: "Requests that run and wait over time".to_owned(),
+            about: format!("{}; first replica", self.setup.title()),
+            y_name: "requests".to_owned(),
+            counted: Counted::Things,
+            layers: vec!["run".to_owned(), "wait".to_owned()],
+            points: self.samples().iter().map(counted).collect(),
+            limit: Some(("requests that may run at one time".to_owned(), self.streamed.limits.users as f64)),
+        }
     }
 
     /// Tokens a second of a replica against those of a user, a curve for each context.

@@ -60,6 +60,8 @@ mod saved;
 mod search;
 mod sequences;
 mod serving;
+mod serving_experts;
+mod serving_rounds;
 mod small_pods;
 mod sparsity;
 mod splits;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use rdusim::model::{Phase, preset};
+use rdusim::model::{ExpertLoad, Phase, preset};
 use rdusim::pod::{
     Arrivals, Cost, Grid, Limits, Load, Parallel, Policy, Range, Request, Served, Server, Service, Stack, StackKind,
     System, drawn, open, read_trace, replay, serve, serving_memory, stream,
@@ -20,12 +20,12 @@ fn serving(system: &System) -> &Stack {
 fn service(model: &str, parallel: &str) -> Service {
     let (architecture, _) = preset(model).expect("a preset");
     let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Service { model: model.to_owned(), architecture, parallel, density: None }
+    Service { model: model.to_owned(), architecture, parallel, density: None, expert_load: ExpertLoad::default() }
 }
 
 fn served(system: &System, service: &Service, batch: u64, tokens: u64) -> Served {
     let load = Load::filling(&service.parallel, batch, tokens);
-    serve(system, serving(system), service, &load, Phase::Decode).expect("a batch")
+    serve(system, serving(system), service, &load, Phase::Decode, None).expect("a batch")
 }
 
 fn rdusim(arguments: &[&str]) -> Output {
@@ -179,11 +179,11 @@ fn grid(service: &Service, range: &Range) -> Grid {
 fn iterations_are_worked_by_hand() {
     // A grid of one point: a decode step takes d, a prefill p.
     let service = service("llama3-8b", "tp=1");
-    let grid = grid(&service, &Range { most_users: 1, prompts: (512, 512), most_context: 512 });
+    let grid = grid(&service, &Range { most_users: 1, prompts: (512, 512), most_context: 512, chunk: None });
     let (d, p) = (grid.decode(1, 512.0).seconds, grid.prefill(512).seconds);
     let at = |arrival_s: f64, output: u64| Request { arrival_s, prompt: 512, output };
     let run = |list: &[Request], users: u64, kv_tokens: u64, prefill_tokens: u64| {
-        let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share: 0.0 };
+        let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share: 0.0, chunk: None, drafted: None };
         replay(list, &grid, &limits).expect("a run")
     };
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} is not {b}");
@@ -207,7 +207,8 @@ fn iterations_are_worked_by_hand() {
         let apart = run(&[at(0.0, 3), at(0.0, 2)], users, kv_tokens, 10_000);
         near(apart.answers[1].ttft_s, p + 2.0 * d + p);
     }
-    let limits = Limits { users: 4, kv_tokens: 514, prefill_tokens: 512, prefix_share: 0.0 };
+    let limits =
+        Limits { users: 4, kv_tokens: 514, prefill_tokens: 512, prefix_share: 0.0, chunk: None, drafted: None };
     assert!(replay(&[at(0.0, 3)], &grid, &limits).is_err());
 }
 
@@ -218,10 +219,20 @@ fn a_cached_prefix_saves_its_prefill() {
     let prompts = vec![1024, 3072, 4096];
     let prefill = prompts.iter().map(|&tokens| cost(tokens)).collect();
     let decode = vec![vec![Cost { seconds: 0.1, joules: 1.0 }]];
-    let mut grid = Grid { inputs: String::new(), users: vec![1], contexts: vec![4096], decode, prompts, prefill };
+    let mut grid = Grid {
+        inputs: String::new(),
+        users: vec![1],
+        contexts: vec![4096],
+        decode,
+        parts: Vec::new(),
+        prompts,
+        prefill,
+        mixed: None,
+    };
     // 8.192 s less 1.28 s for the first 1,024, whose keys the later ones still meet; 3,072 alone would take 5.376 s.
     assert!((grid.prefill_behind(1024, 4096).seconds - 6.912).abs() < 1e-9);
-    let limits = Limits { users: 1, kv_tokens: 8192, prefill_tokens: 8192, prefix_share: 0.25 };
+    let limits =
+        Limits { users: 1, kv_tokens: 8192, prefill_tokens: 8192, prefix_share: 0.25, chunk: None, drafted: None };
     let request = Request { arrival_s: 0.0, prompt: 4096, output: 1 };
     let run = replay(&[request], &grid, &limits).expect("a run");
     assert!((run.answers[0].ttft_s - 6.912).abs() < 1e-9);
@@ -248,7 +259,7 @@ fn interpolated_steps_are_near_simulated_ones() {
     let service = service("llama3-8b", "tp=2");
     let system = system("dgx-a100");
     let server = Server::new(&system, serving(&system), &service).expect("a server");
-    let grid = grid(&service, &Range { most_users: 64, prompts: (128, 4096), most_context: 6000 });
+    let grid = grid(&service, &Range { most_users: 64, prompts: (128, 4096), most_context: 6000, chunk: None });
     for (users, context) in [(1, 200), (3, 700), (6, 3000), (12, 1500), (24, 2500), (40, 5000), (50, 300), (64, 4500)] {
         let direct = server.decode(&Load::filling(&service.parallel, users, context)).expect("a step").seconds;
         let error = grid.decode(users, context as f64).seconds / direct - 1.0;
@@ -269,10 +280,10 @@ fn interpolated_steps_are_near_simulated_ones() {
 fn a_system_with_more_requests_gives_more_tokens_and_makes_users_wait() {
     let system = system("dgx-a100");
     let service = service("llama3-8b", "tp=1");
-    let policy = Policy { users: 32, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0 };
+    let policy = Policy { users: 32, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0, chunk: None, seed: 1 };
     let run = |per_s: f64| {
         let list = drawn(&Arrivals { per_s, count: 400, prompt: 512, output: 128, seed: 3 }).expect("requests");
-        stream(&system, serving(&system), &service, &list, &policy, None).expect("a run")
+        stream(&system, serving(&system), (&service, None), &list, &policy, None).expect("a run")
     };
     let (calm, busy) = (run(1.0), run(30.0));
     assert!(calm.tokens as f64 / calm.end_s < busy.tokens as f64 / busy.end_s);

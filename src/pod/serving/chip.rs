@@ -15,13 +15,70 @@ use crate::units::Dtype;
 use crate::workload::{self, Workload};
 
 use super::super::system::{Stack, StackKind, System};
+use super::experts;
 use super::service::Service;
+
+/// What the tokens of a pass are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    /// Prompts; the last token of each has logits.
+    Prompts,
+    /// New tokens of each user, the last of a context whose other keys and values are held.
+    Tokens {
+        /// Of each user.
+        new: u64,
+        /// Rows of all users that have logits, at most.
+        sampled: u64,
+    },
+    /// A row of each user, without its attention.
+    Rows {
+        /// Rows that have logits, at most.
+        sampled: u64,
+    },
+    /// A new token of each user, and a part of the prompt of one more; that part's last token may have logits.
+    Mixed {
+        /// Tokens of the part.
+        chunk: u64,
+        /// Tokens of the prompt before it, whose keys and values are held.
+        before: u64,
+    },
+}
+
+impl Work {
+    /// A new token of each user.
+    pub(super) const TOKEN: Self = Self::tokens(1);
+
+    /// So many new tokens of each user, all with logits.
+    pub(super) const fn tokens(new: u64) -> Self {
+        Self::Tokens { new, sampled: u64::MAX }
+    }
+
+    /// Rows of so many users with so many tokens of context.
+    pub(super) fn rows(self, users: u64, tokens: u64) -> u64 {
+        match self {
+            Self::Prompts => users.saturating_mul(tokens),
+            Self::Tokens { new, .. } => users.saturating_mul(new),
+            Self::Rows { .. } => users,
+            Self::Mixed { chunk, .. } => users.saturating_add(chunk),
+        }
+    }
+
+    /// Of these, those with logits.
+    pub(super) fn sampled(self, users: u64) -> u64 {
+        match self {
+            Self::Prompts => users,
+            Self::Tokens { new, sampled } => users.saturating_mul(new).min(sampled),
+            Self::Rows { sampled } => users.min(sampled),
+            Self::Mixed { .. } => users + 1,
+        }
+    }
+}
 
 /// What a stage does at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pass {
-    /// Decode, or else prefill.
-    pub decodes: bool,
+    /// Prompts or tokens.
+    pub work: Work,
     /// Users.
     pub users: u64,
     /// Tokens of a prompt or a context.
@@ -43,11 +100,15 @@ pub(super) struct ChipTime {
     pub joules: f64,
     /// Watts that flow whatever it does.
     pub static_w: f64,
+    /// Seconds of the experts' products of one layer, which exchanges can go on beside.
+    pub products: f64,
+    /// Of an RDU, where both ways to write attention were compiled: queries as rows were the faster one.
+    pub by_rows: Option<bool>,
 }
 
 impl Pass {
     fn phase(&self) -> Phase {
-        if self.decodes { Phase::Decode } else { Phase::Prefill }
+        if self.work == Work::Prompts { Phase::Prefill } else { Phase::Decode }
     }
 }
 
@@ -56,12 +117,43 @@ impl Pass {
 pub(super) struct Chips {
     chip: AnyChip,
     known: Arc<Mutex<BTreeMap<Pass, ChipTime>>>,
+    /// Of the two ways to write attention on an RDU the one that is compiled; both if not given.
+    by_rows: Option<bool>,
 }
 
 impl Chips {
     /// None yet.
     pub(super) fn new(system: &System, stack: &Stack) -> Self {
-        Self { chip: driven(system, stack), known: Arc::default() }
+        Self { chip: driven(system, stack), known: Arc::default(), by_rows: None }
+    }
+
+    /// The same chip without bytes that another model holds of each of its tiers, in their order.
+    pub(super) fn without(self, held: &[u64]) -> Self {
+        let mut chip = self.chip;
+        match &mut chip {
+            AnyChip::Rdu(rdu) => {
+                for (tier, bytes) in rdu.memory.iter_mut().zip(held) {
+                    tier.capacity_bytes = tier.capacity_bytes.saturating_sub(*bytes);
+                }
+            }
+            AnyChip::Gpu(gpu) => {
+                for (tier, bytes) in gpu.memory.iter_mut().zip(held) {
+                    tier.capacity_bytes = tier.capacity_bytes.saturating_sub(*bytes);
+                }
+            }
+            AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {}
+        }
+        Self { chip, known: Arc::default(), by_rows: None }
+    }
+
+    /// The same, which compiles attention in the way that was the faster one in all passes so far, if it was the same one in all.
+    pub(super) fn settled(self) -> Self {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ways = known.values().filter_map(|time| time.by_rows);
+        let first = ways.next();
+        let by_rows = first.filter(|way| ways.all(|other| other == *way));
+        drop(known);
+        Self { by_rows, ..self }
     }
 
     /// The chip.
@@ -78,11 +170,26 @@ impl Chips {
         let found = known().get(pass).copied();
         let mut time = match found {
             Some(time) => time,
-            None => simulated(&self.chip, stack, service, pass)?,
+            None => self.simulated(stack, service, pass)?,
         };
         known().insert(*pass, time);
         time.seconds *= stack.kernel_factor;
+        time.products *= stack.kernel_factor;
         Ok(time)
+    }
+
+    fn simulated(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+        match &self.chip {
+            AnyChip::Rdu(chip) => on_rdu(chip, stack, service, (pass, self.by_rows)),
+            AnyChip::Gpu(gpu) => on_gpu(gpu, service, pass),
+            AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
+                let chip = &self.chip;
+                let (name, kind) = (chip.device().name(), chip.device().kind());
+                let title =
+                    format!("{name} is a chip of kind {kind:?}: serving on systems of such chips is not modelled");
+                Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
+            }
+        }
     }
 }
 
@@ -111,28 +218,45 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
     chip
 }
 
-fn simulated(chip: &AnyChip, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
-    match chip {
-        AnyChip::Rdu(chip) => on_rdu(chip, stack, service, pass),
-        AnyChip::Gpu(gpu) => on_gpu(gpu, service, pass),
-        AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
-            let (name, kind) = (chip.device().name(), chip.device().kind());
-            let title = format!("{name} is a chip of kind {kind:?}: serving on systems of such chips is not modelled");
-            Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
-        }
-    }
-}
-
 /// The graph of a pass on one chip.
 pub(super) fn graph(service: &Service, pass: &Pass, heads_as_rows: bool) -> Result<Workload, Diagnostic> {
-    let part = Part { has_embedding: pass.is_first, has_logits: pass.is_last, heads_as_rows, ..Part::default() };
-    let text = write_part(&service.options(pass.phase(), pass.users, pass.tokens), part)?;
+    graph_of(service, pass, Part { heads_as_rows, ..Part::default() }, service.layers_of_stage())
+}
+
+/// The graph of so many layers, `like` a part that leaves something out.
+fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<Workload, Diagnostic> {
+    let (rows, sampled) = (pass.work.rows(pass.users, pass.tokens), pass.work.sampled(pass.users));
+    let ends = Part { has_embedding: pass.is_first, has_logits: pass.is_last, has_no_layers: layers == 0, ..like };
+    let part = Part { sampled: (sampled < rows).then_some(sampled), ..ends };
+    let (part, users, tokens) = match pass.work {
+        Work::Prompts => (Part { sampled: None, ..part }, pass.users, pass.tokens),
+        Work::Tokens { new, .. } => (Part { new_tokens: Some(new), ..part }, pass.users, pass.tokens),
+        Work::Rows { .. } | Work::Mixed { .. } => (Part { has_no_attention: true, ..part }, rows, 1),
+    };
+    let mut options = service.options(pass.phase(), users, tokens);
+    options.architecture.layers = layers.max(1);
+    // Those are kernels of their own.
+    options.architecture.extras.experts = None;
+    let text = write_part(&options, part)?;
     workload::parse("the part of the model on one chip", &text, &[], 0)
 }
 
 /// The faster of two ways to write attention over a cache: heads side by side, which one section may fuse with the rest of
 /// the layer, and the heads of a group as rows, which share a pass over their keys.
-fn on_rdu(chip: &Chip, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+fn on_rdu(
+    chip: &Chip,
+    stack: &Stack,
+    service: &Service,
+    (pass, by_rows): (&Pass, Option<bool>),
+) -> Result<ChipTime, Diagnostic> {
+    if service.experts().is_some() {
+        let title = format!("{} has experts, which are served on GPUs only", service.model);
+        return Err(Diagnostic::new(title).with_help("use a system such as dgx-a100, or a model without experts"));
+    }
+    if matches!(pass.work, Work::Mixed { .. }) {
+        let title = "a pass of prompts and tokens is simulated as a whole on GPUs only: no graph puts rows together";
+        return Err(Diagnostic::new(title).with_help("its products and attention are simulated each for itself"));
+    }
     let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
     let run = |heads_as_rows: bool| -> Result<ChipTime, Diagnostic> {
         let workload = graph(service, pass, heads_as_rows)?;
@@ -146,12 +270,16 @@ fn on_rdu(chip: &Chip, stack: &Stack, service: &Service, pass: &Pass) -> Result<
         Ok(of(&outcome, chip.seconds(outcome.cycles), 0.0, chip.energy.static_w))
     };
     let share = service.share();
-    if !pass.decodes || share.heads == share.kv_heads {
+    if !matches!(pass.work, Work::Tokens { .. }) || share.heads == share.kv_heads {
         return run(false);
+    }
+    if let Some(by_rows) = by_rows {
+        return run(by_rows);
     }
     let (side, rows) = rayon::join(|| run(false), || run(true));
     let (side, rows) = (side?, rows?);
-    Ok(if rows.seconds < side.seconds { rows } else { side })
+    let by_rows = rows.seconds < side.seconds;
+    Ok(ChipTime { by_rows: Some(by_rows), ..if by_rows { rows } else { side } })
 }
 
 /// As kernels of an inference library: attention is the measured one of `serving`, in place of the graph's.
@@ -159,19 +287,62 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     if service.density.is_some() {
         return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
     }
-    let workload = graph(service, pass, false)?;
-    let outcome = gpu::run(gpu, &workload, &[Mode::Fused])?;
+    let Some(_) = service.experts() else {
+        let workload = graph(service, pass, false)?;
+        return kernels(gpu, service, pass, &workload, service.layers_of_stage());
+    };
+    let (without, with) = service.mixed_layers();
+    let mut sum = ChipTime::default();
+    if without > 0 || pass.is_first || pass.is_last {
+        let workload = graph_of(service, pass, Part::default(), without)?;
+        sum = kernels(gpu, service, pass, &workload, without)?;
+    }
+    // Layers with experts stand between the ends.
+    let around = Pass { is_first: false, is_last: false, ..*pass };
+    let workload = graph_of(service, &around, Part { has_no_feed_forward: true, ..Part::default() }, with)?;
+    let layers = kernels(gpu, service, &around, &workload, with)?;
+    let fed = experts::fed(gpu, &service.job(pass.work.rows(pass.users, pass.tokens)))?;
+    let static_w = sum.static_w.max(layers.static_w);
+    let seconds = fed.seconds * with as f64;
+    Ok(ChipTime {
+        seconds: sum.seconds + layers.seconds + seconds,
+        launches: sum.launches + layers.launches + fed.launches * with,
+        joules: sum.joules + layers.joules + fed.joules * with as f64 + seconds * static_w,
+        static_w,
+        products: fed.products,
+        by_rows: None,
+    })
+}
+
+/// The kernels of a graph, with the attention of so many layers.
+fn kernels(
+    gpu: &Gpu,
+    service: &Service,
+    pass: &Pass,
+    workload: &Workload,
+    layers: u64,
+) -> Result<ChipTime, Diagnostic> {
+    let outcome = gpu::run(gpu, workload, &[Mode::Fused])?;
     let outcome = outcome.first().ok_or_else(|| Diagnostic::new("no mode was run"))?;
     let share = service.share();
-    let call = AttentionCall {
+    let attending = |batch: u64, tokens: u64| AttentionCall {
         dtype: Dtype::Bf16,
-        batch: pass.users,
-        tokens: pass.tokens,
+        batch,
+        tokens,
         heads: share.heads,
         kv_heads: share.kv_heads,
         head_dim: share.head(),
     };
-    let (case, with_rotary) = if pass.decodes { (Case::Decode(call), false) } else { (Case::Prefill(call), true) };
+    let call = attending(pass.users, pass.tokens);
+    let (cases, with_rotary) = match pass.work {
+        Work::Prompts => (vec![Case::Prefill(call)], true),
+        Work::Tokens { new: 1, .. } => (vec![Case::Decode(call)], false),
+        Work::Tokens { new, .. } => (vec![Case::Extend { call, new }], false),
+        Work::Rows { .. } => (Vec::new(), false),
+        Work::Mixed { chunk, before } => {
+            (vec![Case::Decode(call), Case::Extend { call: attending(1, before + chunk), new: chunk }], false)
+        }
+    };
     let is_of = |section: &SectionOutcome, wanted: fn(&str) -> bool| section.operators.iter().any(|name| wanted(name));
     let is_attention = |section: &SectionOutcome| is_of(section, |name| matches!(name, "scores" | "softmax" | "mix"));
     let is_rotary = |section: &SectionOutcome| {
@@ -185,9 +356,12 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     }
     let seconds = |cycles: u64| cycles as f64 / gpu.clock_hz as f64;
     // The call outside its kernels is the stack's to count.
-    let each = gpu::seconds(gpu, &case)? - gpu.serving.call_us / 1e6;
+    let mut each = 0.0;
+    for case in &cases {
+        each += gpu::seconds(gpu, case)? - gpu.serving.call_us / 1e6;
+    }
     let static_w = outcome.energy().static_ / seconds(outcome.cycles).max(1e-12);
-    Ok(of(outcome, seconds(cycles) + each * share.layers as f64, seconds(outcome.cycles), static_w))
+    Ok(of(outcome, seconds(cycles) + each * layers as f64, seconds(outcome.cycles), static_w))
 }
 
 /// Time and energy of an outcome that takes `seconds` in place of `counted`, over which its static energy is counted (0: the
@@ -199,5 +373,7 @@ fn of(outcome: &Outcome, seconds: f64, counted: f64, static_w: f64) -> ChipTime 
         launches: outcome.sections.iter().map(|section| section.launches).sum(),
         joules: outcome.energy().total() + more,
         static_w,
+        products: 0.0,
+        by_rows: None,
     }
 }

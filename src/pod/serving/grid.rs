@@ -1,38 +1,23 @@
 //! Times of prefill and decode at a grid of points, and between them by linear interpolation.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::phases::{ServedPhase, Server};
+use super::mixed::{Chunk, Mixed};
+use super::phases::Server;
+use super::points::{between, geometric, place};
 use super::service::{Load, Service};
+use super::time::{Cost, Step, StepParts};
 use crate::diagnostics::Diagnostic;
+
+/// How far a compiled step in the middle of an interval of users may be from a straight line, as a share, before the interval is
+/// halved. A smooth curve is then a quarter of it off between the points that the middle adds. On RDUs each point is some seconds.
+const TOLERANCE: f64 = 0.04;
 
 /// Points of the grid along the context at most; each is four times the one before.
 const MOST_CONTEXTS: usize = 5;
-
-/// Seconds and joules.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cost {
-    /// Seconds.
-    pub seconds: f64,
-    /// Joules.
-    pub joules: f64,
-}
-
-impl Cost {
-    /// Between this and the other: 0 is this, 1 the other.
-    fn towards(self, other: Self, part: f64) -> Self {
-        let between = |a: f64, b: f64| a + (b - a) * part;
-        Self { seconds: between(self.seconds, other.seconds), joules: between(self.joules, other.joules) }
-    }
-}
-
-impl From<&ServedPhase> for Cost {
-    fn from(phase: &ServedPhase) -> Self {
-        Self { seconds: phase.seconds, joules: phase.joules }
-    }
-}
 
 /// What a grid has to cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +28,8 @@ pub struct Range {
     pub prompts: (u64, u64),
     /// Tokens of the longest context.
     pub most_context: u64,
+    /// Tokens of prompts in a pass that carries tokens too, if passes do.
+    pub chunk: Option<u64>,
 }
 
 /// Simulated points.
@@ -55,21 +42,51 @@ pub struct Grid {
     pub users: Vec<u64>,
     /// Tokens of the context.
     pub contexts: Vec<u64>,
-    /// A decode step, context by context for each number of users.
+    /// A decode step, context by context for each number of users; where another model drafts, a round.
     pub decode: Vec<Vec<Cost>>,
+    /// What iterations of the longest context are made of, for each number of users.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<StepParts>,
     /// Tokens of a prompt.
     pub prompts: Vec<u64>,
     /// Prefill of one user.
     pub prefill: Vec<Cost>,
+    /// Passes that mix prompts and tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mixed: Option<Mixed>,
 }
 
-/// From `most` down to `least`, each a `factor`-th of the one before.
-fn geometric((least, most): (u64, u64), factor: u64) -> Vec<u64> {
-    let mut list: Vec<u64> =
-        std::iter::successors(Some(most), |n| Some(n / factor)).take_while(|&n| n > least).collect();
-    list.push(least);
-    list.reverse();
-    list
+/// Iterations, context by context for each number of users.
+type Rows = Vec<Vec<Step>>;
+
+/// Rows of costs by users, where each takes long: the first and the last, and between them, by bisection, as many as make steps in the
+/// middle of an interval be near what their neighbours say of them.
+fn refined(users: &[u64], rows: &dyn Fn(&[u64]) -> Result<Rows, Diagnostic>) -> Result<(Vec<u64>, Rows), Diagnostic> {
+    let last = users.len().saturating_sub(1);
+    let ends: Vec<usize> = if last > 0 { vec![0, last] } else { vec![0] };
+    let first = rows(&ends.iter().map(|&at| users[at]).collect::<Vec<u64>>())?;
+    let mut known: BTreeMap<usize, Vec<Step>> = ends.into_iter().zip(first).collect();
+    let mut open = vec![(0, last)];
+    while !open.is_empty() {
+        // All intervals of a round at the same time.
+        let round: Vec<(usize, usize, usize)> = std::mem::take(&mut open)
+            .into_iter()
+            .filter(|(low, high)| high - low > 1)
+            .map(|(low, high)| (low, low.midpoint(high), high))
+            .collect();
+        let made = rows(&round.iter().map(|&(_, at, _)| users[at]).collect::<Vec<u64>>())?;
+        for ((low, at, high), found) in round.into_iter().zip(made) {
+            let part = (users[at] - users[low]) as f64 / (users[high] - users[low]) as f64;
+            let off = known[&low].iter().zip(&known[&high]).zip(&found).map(|((low, high), found)| {
+                (low.cost.towards(high.cost, part).seconds / found.cost.seconds - 1.0).abs()
+            });
+            if off.fold(0.0, f64::max) > TOLERANCE {
+                open.extend([(low, at), (at, high)]);
+            }
+            known.insert(at, found);
+        }
+    }
+    Ok((known.keys().map(|&at| users[at]).collect(), known.into_values().collect()))
 }
 
 impl Grid {
@@ -84,19 +101,34 @@ impl Grid {
         let excess = contexts.len().saturating_sub(MOST_CONTEXTS);
         contexts.drain(1..=excess);
         let prompts = geometric(range.prompts, 4);
-        let load = |users: u64, tokens: u64| Load::filling(&service.parallel, users, tokens);
-        let points: Vec<(u64, u64)> =
-            users.iter().flat_map(|&users| contexts.iter().map(move |&tokens| (users, tokens))).collect();
-        let decode: Vec<Cost> = points
-            .par_iter()
-            .map(|&(users, tokens)| server.decode(&load(users, tokens)).map(|phase| Cost::from(&phase)))
-            .collect::<Result<_, _>>()?;
-        let prefill: Vec<Cost> = prompts
-            .par_iter()
-            .map(|&tokens| server.prefill(&load(1, tokens)).map(|phase| Cost::from(&phase)))
-            .collect::<Result<_, _>>()?;
-        let decode = decode.chunks(contexts.len().max(1)).map(<[Cost]>::to_vec).collect();
-        Ok(Self { inputs: server.fingerprint(), users, contexts, decode, prompts, prefill })
+        let replicas = server.replicas();
+        let load = |users: u64, tokens: u64| Load::filling(&service.parallel, users * replicas, tokens);
+        // Where steps are compiled, both ways to write attention are tried in the two that differ most, and one that wins in both is
+        // taken for all others.
+        let compiles = server.compiles();
+        let settled = if compiles {
+            let corners = [(users.first(), contexts.first()), (users.last(), contexts.last())];
+            let tried = corners.par_iter().filter_map(|(users, tokens)| Some((*(*users)?, *(*tokens)?)));
+            tried.try_for_each(|(users, tokens)| server.iteration(&load(users, tokens)).map(|_| ()))?;
+            Some(server.settled())
+        } else {
+            None
+        };
+        let server = settled.as_ref().unwrap_or(server);
+        let rows = |users: &[u64]| -> Result<Rows, Diagnostic> {
+            let points: Vec<(u64, u64)> =
+                users.iter().flat_map(|&users| contexts.iter().map(move |&tokens| (users, tokens))).collect();
+            let costs = points.par_iter().map(|&(users, tokens)| server.iteration(&load(users, tokens)));
+            let costs: Vec<Step> = costs.collect::<Result<_, _>>()?;
+            Ok(costs.chunks(contexts.len().max(1)).map(<[Step]>::to_vec).collect())
+        };
+        let (users, steps) = if compiles { refined(&users, &rows)? } else { (users.clone(), rows(&users)?) };
+        let prefill: Vec<Cost> =
+            prompts.par_iter().map(|&tokens| server.prompt(&load(1, tokens))).collect::<Result<_, _>>()?;
+        let mixed = range.chunk.map(|chunk| Mixed::new(server, &users, (chunk, range.prompts.1))).transpose()?;
+        let decode = steps.iter().map(|row| row.iter().map(|step| step.cost).collect()).collect();
+        let parts = steps.iter().filter_map(|row| row.last()).map(|step| step.parts).collect();
+        Ok(Self { inputs: server.fingerprint(), users, contexts, decode, parts, prompts, prefill, mixed })
     }
 
     /// The grid of an earlier result (`result.json` of `--phase requests`).
@@ -117,13 +149,13 @@ impl Grid {
         let rises = |list: &[u64]| !list.is_empty() && list.windows(2).all(|pair| pair[0] < pair[1]);
         let is_whole = grid.decode.len() == grid.users.len()
             && grid.decode.iter().all(|list| list.len() == grid.contexts.len())
+            && (grid.parts.is_empty() || grid.parts.len() == grid.users.len())
             && grid.prefill.len() == grid.prompts.len();
         let costs = grid.decode.iter().flatten().chain(&grid.prefill);
-        let is_sound = |cost: &Cost| cost.seconds.is_finite() && cost.seconds > 0.0 && cost.joules.is_finite();
         if !is_whole || ![&grid.users, &grid.contexts, &grid.prompts].into_iter().all(|list| rises(list)) {
             return Err(refuse("the lists of `grid` do not fit each other"));
         }
-        if !costs.into_iter().all(is_sound) {
+        if !costs.into_iter().all(Cost::is_sound) || grid.mixed.as_ref().is_some_and(|mixed| !mixed.is_sound()) {
             return Err(refuse("a time of `grid` is no time"));
         }
         Ok(grid)
@@ -144,6 +176,12 @@ impl Grid {
             ("tokens of context", last(&self.contexts), range.most_context),
             ("tokens of a prompt", last(&self.prompts), range.prompts.1),
         ];
+        let chunk = self.mixed.as_ref().map_or(0, |mixed| last(&mixed.chunks));
+        if range.chunk.is_some_and(|wanted| wanted != chunk) {
+            let title =
+                format!("`--grid`: its passes have {chunk} tokens of prompts, not {}", range.chunk.unwrap_or(0));
+            return Err(Diagnostic::new(title).with_help("leave `--grid` out: the points are simulated"));
+        }
         match pairs.into_iter().find(|(_, has, wanted)| has < wanted) {
             None => Ok(()),
             Some((what, has, wanted)) => {
@@ -181,24 +219,21 @@ impl Grid {
         let (at, part) = place(&self.prompts, tokens as f64);
         between(&self.prefill, at, part)
     }
-}
 
-fn between(list: &[Cost], at: usize, part: f64) -> Cost {
-    match (list.get(at), list.get(at + 1)) {
-        (Some(low), Some(high)) => low.towards(*high, part),
-        (Some(only), None) => *only,
-        _ => Cost::default(),
-    }
-}
-
-/// The interval of a list in order that a value lies in, and how far in it; values outside take the nearest end.
-fn place(list: &[u64], value: f64) -> (usize, f64) {
-    let above = list.partition_point(|&point| point as f64 <= value);
-    if above == 0 {
-        return (0, 0.0);
-    }
-    match (list.get(above - 1), list.get(above)) {
-        (Some(&low), Some(&high)) => (above - 1, (value - low as f64) / (high - low) as f64),
-        _ => (above - 1, 0.0),
+    /// A pass of a token of each of `users` users, with so many tokens of context on average, and of parts of prompts.
+    pub fn mixed(&self, users: u64, context: f64, chunks: &[Chunk]) -> Cost {
+        let decode = if users > 0 { self.decode(users, context) } else { Cost::default() };
+        let Some(mixed) = self.mixed.as_ref().filter(|_| !chunks.is_empty()) else { return decode };
+        let rows = users + chunks.iter().map(|chunk| chunk.tokens).sum::<u64>();
+        let mut cost = mixed.products_of(rows);
+        if users > 0 {
+            cost = cost.plus(decode.beyond(mixed.products_of(users)));
+        }
+        for chunk in chunks {
+            cost = cost.plus(mixed.attention(chunk));
+            cost.seconds += if chunk.ends { mixed.token_s } else { 0.0 };
+        }
+        // What more rows take is never less.
+        Cost { seconds: cost.seconds.max(decode.seconds), joules: cost.joules.max(decode.joules) }
     }
 }

@@ -1,8 +1,9 @@
 //! Memory of a chip that serves: by kind, by tier, and what would make it fit.
 
+use super::super::choices::Mixture;
 use super::super::parallel::Parallel;
 use super::super::system::System;
-use super::chip::{Pass, graph};
+use super::chip::{Pass, Work, graph};
 use super::service::{ELEMENT, Load, Service};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
@@ -49,19 +50,32 @@ pub struct TierUse {
 
 /// Memory of the fullest stage, in `phase`.
 pub fn memory(service: &Service, load: &Load, phase: Phase) -> ServingMemory {
+    of_work(service, load, if phase == Phase::Decode { Work::TOKEN } else { Work::Prompts })
+}
+
+/// Memory of the fullest stage in passes of this work.
+pub(super) fn of_work(service: &Service, load: &Load, work: Work) -> ServingMemory {
     let p = &service.parallel;
     let share = service.share();
-    let rows = load.micro_batch.saturating_mul(if phase == Phase::Decode { 1 } else { load.tokens });
+    let rows = work.rows(load.micro_batch, load.tokens);
     let up = share.feed_forward * if share.activation == Activation::GatedSilu { 2 } else { 1 };
     let packed = (share.heads + 2 * share.kv_heads) * share.head();
     let activation = ELEMENT * share.hidden;
+    let (of_experts, exchanged) = service.expert_bytes(rows);
     let of_stage = |stage: u64| ServingMemory {
         weights: service.weight_bytes(stage),
         kv_cache: (load.batch / p.dp).saturating_mul(load.tokens).saturating_mul(service.kv_bytes_per_token()),
         activations: rows
             .saturating_mul(2 * activation + ELEMENT * packed.max(up))
-            .saturating_add(if stage + 1 == p.pp { load.micro_batch * share.vocabulary * ELEMENT } else { 0 }),
-        buffers: rows.saturating_mul(activation * (u64::from(p.tp > 1) + if p.pp > 1 { 2 } else { 0 })),
+            .saturating_add(of_experts)
+            .saturating_add(if stage + 1 == p.pp {
+                work.sampled(load.micro_batch) * share.vocabulary * ELEMENT
+            } else {
+                0
+            }),
+        buffers: rows
+            .saturating_mul(activation * (u64::from(p.tp > 1) + if p.pp > 1 { 2 } else { 0 }))
+            .saturating_add(exchanged),
         stage,
     };
     (0..p.pp).map(of_stage).max_by_key(ServingMemory::peak).unwrap_or_default()
@@ -72,18 +86,18 @@ pub fn memory(service: &Service, load: &Load, phase: Phase) -> ServingMemory {
 /// # Errors
 /// A tensor that fits no tier.
 pub(super) fn tiers(
-    system: &System,
+    chip: &AnyChip,
     service: &Service,
     load: &Load,
     memory: &ServingMemory,
 ) -> Result<Vec<TierUse>, Diagnostic> {
-    let AnyChip::Rdu(chip) = &system.chip else {
-        let name = system.chip.device().tiers().iter().next().map_or(String::new(), |tier| tier.name.clone());
+    let AnyChip::Rdu(chip) = chip else {
+        let name = chip.device().tiers().iter().next().map_or(String::new(), |tier| tier.name.clone());
         let ServingMemory { weights, kv_cache, activations, buffers, .. } = *memory;
         return Ok(vec![TierUse { name, weights, kv_cache, activations: activations + buffers }]);
     };
     let pass = Pass {
-        decodes: true,
+        work: Work::TOKEN,
         users: load.batch / service.parallel.dp,
         tokens: load.tokens,
         is_first: memory.stage == 0,
@@ -141,7 +155,13 @@ pub fn serving_remedies(system: &System, service: &Service, load: &Load, phase: 
             changed(&format!("pp={}", p.pp * factor), Parallel { pp: p.pp * factor, ..p }),
             changed(&format!("dp={}", p.dp * factor), Parallel { dp: p.dp * factor, ..p }),
         ];
-        for (what, service) in ways {
+        let experts = Mixture { ep: p.experts.ep * factor, ..p.experts };
+        let shared = Parallel { dp: p.dp * factor, experts, ..p };
+        let of_experts = service.experts().map(|_| {
+            let what = format!("dp={},ep={}", shared.dp, experts.ep);
+            changed(&what, shared)
+        });
+        for (what, service) in ways.into_iter().chain(of_experts) {
             let load = Load::filling(&service.parallel, load.batch, load.tokens);
             consider(format!("{what} ({factor} times the chips)"), &service, &load);
         }

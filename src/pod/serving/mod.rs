@@ -4,20 +4,30 @@
 //! model as in training. `docs/serving.md` has the rules.
 
 mod chip;
+mod experts;
 mod grid;
 mod memory;
+mod mixed;
 mod phases;
+mod points;
 mod requests;
+mod rounds;
 mod schedule;
 mod served;
 mod service;
+mod speculation;
 mod stream;
+mod time;
 
-pub use grid::{Cost, Grid, Range};
+pub use grid::{Grid, Range};
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};
-pub use phases::{ServedPhase, Server, ServingTime};
+pub use mixed::{Chunk, Mixed};
+pub use phases::Server;
 pub use requests::{Arrivals, Request, drawn, read_trace};
-pub use schedule::{Answer, Limits, Replayed, Sample, replay};
+pub use rounds::Round;
+pub use schedule::{Answer, Drafted, Limits, Replayed, Sample, replay};
 pub use served::{Served, serve};
 pub use service::{Load, Parameters, Service};
-pub use stream::{Policy, Spread, Streamed, stream};
+pub use speculation::{MOST_DRAFTED, Speculation};
+pub use stream::{DraftUse, Policy, Spread, Streamed, stream};
+pub use time::{Cost, ServedPhase, ServingTime, StepParts};

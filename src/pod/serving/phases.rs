@@ -1,55 +1,20 @@
 //! Prefill of a batch, and a decode step: passes of the stages, collectives within them, transfers between them, the host.
 
+use std::fmt::Write as _;
+
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::collective::{Call, CollectiveKind, Planned, plan};
 use super::super::network::{Demand, Network};
 use super::super::system::{Stack, System};
-use super::chip::{ChipTime, Chips, Pass, drive_alike};
+use super::chip::{ChipTime, Chips, Pass, Work, drive_alike};
+use super::experts;
 use super::service::{ELEMENT, Load, Service};
+use super::speculation::Speculation;
+use super::time::{Cost, ServedPhase, ServingTime, Step, StepParts};
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::units::Dtype;
-
-/// Seconds of the chip that works most; they add up to the phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ServingTime {
-    /// Kernels or sections.
-    pub compute: f64,
-    /// Collectives of the tensor group.
-    pub tensor_comm: f64,
-    /// Waiting while a transfer between stages is under way.
-    pub pipeline_comm: f64,
-    /// Waiting for other stages.
-    pub bubble: f64,
-    /// Waiting for the host.
-    pub other: f64,
-}
-
-impl ServingTime {
-    /// All of it.
-    pub fn sum(&self) -> f64 {
-        self.compute + self.tensor_comm + self.pipeline_comm + self.bubble + self.other
-    }
-}
-
-/// Prefill of a batch, or one step that gives each user a token.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ServedPhase {
-    /// Seconds until every user has the token.
-    pub seconds: f64,
-    /// What they are made of.
-    pub time: ServingTime,
-    /// The stage that works most.
-    pub critical: u64,
-    /// Bytes by level of all chips.
-    pub traffic: Vec<(String, u64)>,
-    /// Joules of all chips; links and hosts are not counted.
-    pub joules: f64,
-    /// FLOP of the model over what the chips could do.
-    pub mfu: f64,
-    /// No such phase on so many chips is shorter.
-    pub bound_s: f64,
-}
 
 /// A system that serves a model with a stack.
 #[derive(Debug, Clone)]
@@ -58,6 +23,16 @@ pub struct Server<'s> {
     stack: &'s Stack,
     service: &'s Service,
     chips: Chips,
+    /// The model that drafts for it, if one does.
+    pub(super) drafter: Option<Drafter<'s>>,
+}
+
+/// The model that drafts, on the same chips.
+#[derive(Debug, Clone)]
+pub(super) struct Drafter<'s> {
+    pub(super) server: Box<Server<'s>>,
+    /// What it drafts.
+    pub(super) speculation: &'s Speculation,
 }
 
 /// A pass of a stage.
@@ -65,13 +40,14 @@ pub struct Server<'s> {
 struct StageTime {
     chip: ChipTime,
     tensor_comm: f64,
+    expert_comm: f64,
     /// Waiting for the host to launch what follows.
     waiting: f64,
 }
 
 impl StageTime {
     fn seconds(&self) -> f64 {
-        self.chip.seconds + self.tensor_comm + self.waiting
+        self.chip.seconds + self.tensor_comm + self.expert_comm + self.waiting
     }
 }
 
@@ -104,7 +80,71 @@ impl<'s> Server<'s> {
                 system.stacks.iter().filter(|known| known.kind.serves()).map(|known| known.kind.name()).collect();
             return Err(Diagnostic::new(title).with_help(format!("prefill and decode run on {}", names.join(", "))));
         }
-        Ok(Self { system, stack, service, chips: Chips::new(system, stack) })
+        Ok(Self { system, stack, service, chips: Chips::new(system, stack), drafter: None })
+    }
+
+    /// The same beside a model that drafts for it and holds bytes of each tier of a chip.
+    pub(super) fn beside(self, drafter: Drafter<'s>, held: &[u64]) -> Self {
+        let chips = if held.iter().any(|&bytes| bytes > 0) { self.chips.without(held) } else { self.chips };
+        Self { chips, drafter: Some(drafter), ..self }
+    }
+
+    /// Replicas that run together.
+    pub(super) fn replicas(&self) -> u64 {
+        self.service.parallel.dp
+    }
+
+    /// What a phase takes of one replica.
+    pub(super) fn cost(&self, phase: &ServedPhase) -> Cost {
+        Cost { seconds: phase.seconds, joules: phase.joules / self.replicas() as f64 }
+    }
+
+    /// A step of every user, or a round where another model drafts.
+    pub(super) fn iteration(&self, load: &Load) -> Result<Step, Diagnostic> {
+        match self.round(load)? {
+            Some(round) => Ok(Step {
+                cost: Cost { seconds: round.seconds(), joules: round.joules() / self.replicas() as f64 },
+                parts: StepParts::new(&round.verify.time, round.draft_s()),
+            }),
+            None => {
+                self.decode(load).map(|phase| Step { cost: self.cost(&phase), parts: StepParts::new(&phase.time, 0.0) })
+            }
+        }
+    }
+
+    /// Prompts of both models, where one drafts.
+    pub(super) fn prompt(&self, load: &Load) -> Result<Cost, Diagnostic> {
+        let own = self.cost(&self.prefill(load)?);
+        let other = self.draft_prefill(load)?.map(|phase| self.cost(&phase));
+        Ok(other.map_or(own, |other| own.plus(other)))
+    }
+
+    /// Seconds in which the host hands a token to a user.
+    pub(super) fn token_s(&self) -> f64 {
+        self.stack.token_us / 1e6
+    }
+
+    /// Whether a pass takes long to simulate: on RDUs it is compiled.
+    pub(super) fn compiles(&self) -> bool {
+        matches!(self.chips.chip(), AnyChip::Rdu(_))
+    }
+
+    /// The same, in which attention is compiled as it was the fastest so far; of both models, where one drafts.
+    pub(super) fn settled(&self) -> Self {
+        let mut settled = self.clone();
+        settled.chips = settled.chips.settled();
+        settled.drafter = settled.drafter.map(Drafter::settled);
+        settled
+    }
+
+    /// The system, its software and the model.
+    pub(super) fn setup(&self) -> (&'s System, &'s Stack, &'s Service) {
+        (self.system, self.stack, self.service)
+    }
+
+    /// The chip, less what a model that drafts holds of it.
+    pub(super) fn chip(&self) -> &AnyChip {
+        self.chips.chip()
     }
 
     /// The same with another stack, which shares what is known of the chip if it launches its work in the same way.
@@ -118,7 +158,10 @@ impl<'s> Server<'s> {
 
     /// A hash of all that times depend on.
     pub(super) fn fingerprint(&self) -> String {
-        let text = format!("{:?} {:?} {:?}", self.system, self.stack, self.service);
+        let mut text = format!("{:?} {:?} {:?}", self.system, self.stack, self.service);
+        if let Some(drafter) = &self.drafter {
+            let _ = write!(text, " {:?}", drafter.speculation);
+        }
         format!("{:032x}", xxh3_128(text.as_bytes()))
     }
 
@@ -128,9 +171,9 @@ impl<'s> Server<'s> {
     /// What the chip's simulation refuses.
     pub fn prefill(&self, load: &Load) -> Result<ServedPhase, Diagnostic> {
         self.service.check_load(load)?;
-        let passes = self.passes(false, load)?;
+        let passes = self.passes(Work::Prompts, load)?;
         let groups = load.groups(&self.service.parallel);
-        let host = self.host_s(load.batch);
+        let host = self.host_s(load.batch as f64);
         let (critical, spent, end) = forward(&passes, groups, self.stack.blocking);
         let (waited, transfer) = spent;
         let work = &passes.stages[critical];
@@ -138,11 +181,12 @@ impl<'s> Server<'s> {
         let time = ServingTime {
             compute: work.chip.seconds * n,
             tensor_comm: work.tensor_comm * n,
+            expert_comm: work.expert_comm * n,
             pipeline_comm: transfer,
             bubble: waited - transfer,
             other: work.waiting * n + host,
         };
-        let flops = self.service.flops(load.tokens, 1) * load.batch as f64;
+        let flops = self.flops(Work::Prompts, load);
         Ok(self.phase(load, &passes, (critical, end + host, time), (flops, 0.0)))
     }
 
@@ -152,32 +196,41 @@ impl<'s> Server<'s> {
     /// # Errors
     /// What the chip's simulation refuses.
     pub fn decode(&self, load: &Load) -> Result<ServedPhase, Diagnostic> {
+        self.step(load, Work::TOKEN, load.micro_batch as f64)
+    }
+
+    /// A pass of each group of users over new tokens, of which the host hands so many to the users of a group.
+    pub(super) fn step(&self, load: &Load, work: Work, handed: f64) -> Result<ServedPhase, Diagnostic> {
         self.service.check_load(load)?;
-        let passes = self.passes(true, load)?;
+        let passes = self.passes(work, load)?;
         let p = &self.service.parallel;
         let groups = load.groups(p) as f64;
         // The host hands over the tokens of the groups one after the other; all replicas have one host.
-        let host = self.host_s(load.micro_batch * p.dp);
+        let host = self.host_s(p.dp as f64 * handed);
         let between = passes.transfer * (p.pp - 1) as f64 + passes.back;
         let slowest = passes.stages.iter().enumerate().max_by(|a, b| a.1.seconds().total_cmp(&b.1.seconds()));
-        let (critical, work) = slowest.map_or((0, StageTime::default()), |(at, stage)| (at, *stage));
+        let (critical, busy) = slowest.map_or((0, StageTime::default()), |(at, stage)| (at, *stage));
         let round = passes.stages.iter().map(StageTime::seconds).sum::<f64>() + between + host;
         let blocked = if self.stack.blocking && p.pp > 1 { passes.transfer } else { 0.0 };
-        let busiest = (work.seconds() + blocked).max(passes.transfer).max(host);
+        let busiest = (busy.seconds() + blocked).max(passes.transfer).max(host);
         let token_s = round.max(busiest * groups);
-        let waited = token_s - work.seconds() * groups;
+        let waited = token_s - busy.seconds() * groups;
         let pipeline_comm = waited.min(between.max(blocked * groups));
         let host = (waited - pipeline_comm).min(host.max(if host >= busiest { host * groups } else { 0.0 }));
         let time = ServingTime {
-            compute: work.chip.seconds * groups,
-            tensor_comm: work.tensor_comm * groups,
+            compute: busy.chip.seconds * groups,
+            tensor_comm: busy.tensor_comm * groups,
+            expert_comm: busy.expert_comm * groups,
             pipeline_comm,
             bubble: waited - pipeline_comm - host,
-            other: work.waiting * groups + host,
+            other: busy.waiting * groups + host,
         };
-        let flops = self.service.flops(1, load.tokens) * load.batch as f64;
+        let flops = self.flops(work, load);
         let sram = self.chips.chip().device().sram_bytes();
-        let cached = load.micro_batch * load.tokens * self.service.kv_bytes_per_token();
+        let cached = match work {
+            Work::Rows { .. } => 0,
+            _ => load.micro_batch * load.tokens * self.service.kv_bytes_per_token(),
+        };
         // A table of tokens is looked up, not read, where it is no matrix of logits.
         let read: u64 =
             (0..p.pp).map(|stage| self.read_bytes(stage).saturating_sub(sram) + cached.saturating_sub(sram)).sum();
@@ -185,17 +238,31 @@ impl<'s> Server<'s> {
         Ok(self.phase(load, &passes, (critical, token_s, time), (flops, read as f64 / rate)))
     }
 
+    /// FLOP of the model in a pass of all groups.
+    fn flops(&self, work: Work, load: &Load) -> f64 {
+        let (of, all) = (self.service, load.batch as f64);
+        match work {
+            Work::Prompts => of.flops(load.tokens, 1) * all,
+            Work::Tokens { new, .. } => of.flops_of_pass(new, load.tokens) * all,
+            Work::Rows { .. } => of.flops(1, 0) * all,
+            Work::Mixed { chunk, before } => {
+                let groups = load.groups(&of.parallel) * of.parallel.dp;
+                of.flops(1, load.tokens) * all + of.flops(chunk, before + 1) * groups as f64
+            }
+        }
+    }
+
     /// Weights of a stage that a step reads whole: those of its layers.
     fn read_bytes(&self, stage: u64) -> u64 {
         let share = self.service.share();
         let tables = u64::from(stage == 0) * (share.vocabulary * share.hidden * ELEMENT);
         let own = ELEMENT * self.service.parameters(stage).own;
-        own.saturating_sub(tables)
+        own.saturating_sub(tables + ELEMENT * self.service.unread_experts())
     }
 
     /// Seconds of the host between two passes, which hands `tokens` tokens to users.
-    fn host_s(&self, tokens: u64) -> f64 {
-        (self.stack.step_us + self.stack.token_us * tokens as f64) / 1e6
+    fn host_s(&self, tokens: f64) -> f64 {
+        (self.stack.step_us + self.stack.token_us * tokens) / 1e6
     }
 
     fn phase(
@@ -227,11 +294,11 @@ impl<'s> Server<'s> {
     }
 
     /// A pass of one group of users through each stage; equal parts of the model are simulated once.
-    fn passes(&self, decodes: bool, load: &Load) -> Result<Passes, Diagnostic> {
+    fn passes(&self, work: Work, load: &Load) -> Result<Passes, Diagnostic> {
         let p = &self.service.parallel;
         let network = Network::new(self.system);
         let mut traffic = vec![0; network.levels().len()];
-        let rows = load.micro_batch * if decodes { 1 } else { load.tokens };
+        let rows = work.rows(load.micro_batch, load.tokens);
         let activation = rows * self.service.architecture.hidden * ELEMENT;
         let mut count = |bytes: Vec<u64>, times: u64| {
             traffic.iter_mut().zip(bytes).for_each(|(sum, bytes)| *sum += bytes * times);
@@ -243,7 +310,7 @@ impl<'s> Server<'s> {
             // Behind attention and feed-forward block of each layer, and behind the embedding, whose rows are divided.
             count(all.by_level(), 2 * layers * p.pp + 1);
             reduce = all.seconds;
-            let logits = load.micro_batch * self.service.architecture.vocabulary * ELEMENT;
+            let logits = work.sampled(load.micro_batch) * self.service.architecture.vocabulary * ELEMENT;
             let logits = self.collective(&network, CollectiveKind::AllGather, logits)?;
             count(logits.by_level(), 1);
             gather = logits.seconds;
@@ -251,14 +318,18 @@ impl<'s> Server<'s> {
         let mut stages = Vec::new();
         for stage in 0..p.pp {
             let (is_first, is_last) = (stage == 0, stage + 1 == p.pp);
-            let pass = Pass { decodes, users: load.micro_batch, tokens: load.tokens, is_first, is_last };
+            let pass = Pass { work, users: load.micro_batch, tokens: load.tokens, is_first, is_last };
             let chip = self.chips.time(self.stack, self.service, &pass)?;
             let reductions = 2 * self.service.layers_of_stage() + u64::from(is_first);
             let tensor_comm = reduce * reductions as f64 + if is_last { gather } else { 0.0 };
+            let exchange = experts::exchanged(self.system, self.stack, &self.service.job(rows), chip.products)?;
+            let with = self.service.mixed_layers().1;
+            count(exchange.by_level, with);
+            let expert_comm = exchange.seconds * with as f64;
             let launches = chip.launches + if p.tp > 1 { reductions + u64::from(is_last) } else { 0 };
-            let host = launches as f64 * self.stack.host_us / 1e6;
-            let time = StageTime { chip, tensor_comm, waiting: (host - chip.seconds - tensor_comm).max(0.0) };
-            stages.push(time);
+            let host = (launches + exchange.launches * with) as f64 * self.stack.host_us / 1e6;
+            let waiting = (host - chip.seconds - tensor_comm - expert_comm).max(0.0);
+            stages.push(StageTime { chip, tensor_comm, expert_comm, waiting });
         }
         let (mut transfer, mut back) = (0.0, 0.0);
         if p.pp > 1 {
@@ -268,7 +339,7 @@ impl<'s> Server<'s> {
                 transfer = seconds.max(transfer);
                 count(by_level, 1);
             }
-            let tokens = 4 * load.micro_batch;
+            let tokens = 4 * work.sampled(load.micro_batch);
             let (seconds, by_level) = self.transfer(&network, (p.pp - 1, 0), tokens);
             count(by_level, 1);
             back = seconds;

@@ -3,12 +3,17 @@
 //!
 //! A request is admitted when the caches of its whole prompt and answer fit beside those of the requests that run, so that
 //! none is ever interrupted. The prompts of an iteration's new requests take their prefill one after the other, then those
-//! that run get a token each.
+//! that run get a token each; or parts of prompts go with the tokens, in one pass.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
-use super::grid::{Cost, Grid};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::grid::Grid;
+use super::mixed::Chunk;
 use super::requests::Request;
+use super::time::Cost;
 use crate::diagnostics::Diagnostic;
 use crate::interrupt;
 
@@ -26,12 +31,40 @@ pub struct Limits {
     pub prefill_tokens: u64,
     /// Share of each prompt, from its start, whose keys and values are at hand from requests before.
     pub prefix_share: f64,
+    /// Tokens of prompts that go with the tokens of requests that run, at most, in a pass; if not given prompts go alone.
+    pub chunk: Option<u64>,
+    /// Iterations are rounds in which another model drafts.
+    pub drafted: Option<Drafted>,
 }
 
 impl Limits {
     /// Tokens of a prompt whose keys and values are at hand; at least one is not.
     pub fn cached(&self, prompt: u64) -> u64 {
         ((prompt as f64 * self.prefix_share) as u64).min(prompt.saturating_sub(1))
+    }
+}
+
+/// Tokens that another model drafts, and how many of them users get.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drafted {
+    /// Tokens of a round.
+    pub tokens: u64,
+    /// Probability that one is accepted, each for itself.
+    pub accept: f64,
+    /// Seed of the generator that draws which are.
+    pub seed: u64,
+}
+
+impl Drafted {
+    /// Tokens that a round gives in the mean: a sum of 1, a, a^2 ... a^K.
+    pub fn expected(&self) -> f64 {
+        (0..=self.tokens).map(|drafted| self.accept.powf(drafted as f64)).sum()
+    }
+
+    /// Tokens that a round gives: those before the first that is rejected, and one more.
+    fn given(&self, rng: &mut Pcg64Mcg) -> u64 {
+        let accepted = (0..self.tokens).take_while(|_| rng.random::<f64>() < self.accept);
+        1 + accepted.count() as u64
     }
 }
 
@@ -72,6 +105,8 @@ pub struct Replayed {
     pub joules: f64,
     /// Iterations.
     pub iterations: u64,
+    /// Requests that had tokens of an iteration, of all of them.
+    pub served: u64,
     /// Tokens of answers.
     pub tokens: u64,
     /// Most tokens that were reserved at one time.
@@ -99,6 +134,13 @@ pub fn replay(requests: &[Request], grid: &Grid, limits: &Limits) -> Result<Repl
     Ok(state.finished())
 }
 
+/// A request that has its first token.
+struct Active {
+    index: usize,
+    /// Tokens of its answer that are to come.
+    left: u64,
+}
+
 struct Replica<'r> {
     requests: &'r [Request],
     grid: &'r Grid,
@@ -106,12 +148,17 @@ struct Replica<'r> {
     /// The first request that is not admitted.
     next: usize,
     now_s: f64,
-    running: u64,
-    /// Tokens of the contexts of those that run, and tokens reserved for them.
+    /// Requests that have their first token.
+    active: Vec<Active>,
+    /// Tokens of their contexts, and tokens reserved for all that are admitted.
     held: u64,
     reserved: u64,
-    /// Requests by the iteration that gives their last token.
-    ends: BTreeMap<u64, Vec<usize>>,
+    /// Prompts that have begun, the first that came first, with the tokens that are done; and the sum of those.
+    filling: VecDeque<(usize, u64)>,
+    filled: u64,
+    rng: Pcg64Mcg,
+    /// Iterations from sample to sample.
+    every: u64,
     first_s: Vec<f64>,
     last_s: Vec<f64>,
     done: Replayed,
@@ -125,10 +172,13 @@ impl<'r> Replica<'r> {
             limits,
             next: 0,
             now_s: 0.0,
-            running: 0,
+            active: Vec::new(),
             held: 0,
             reserved: 0,
-            ends: BTreeMap::new(),
+            filling: VecDeque::new(),
+            filled: 0,
+            rng: Pcg64Mcg::seed_from_u64(limits.drafted.as_ref().map_or(0, |drafted| drafted.seed)),
+            every: 1,
             first_s: vec![0.0; requests.len()],
             last_s: vec![0.0; requests.len()],
             done: Replayed::default(),
@@ -138,16 +188,24 @@ impl<'r> Replica<'r> {
     /// Requests that start now: as many as have arrived and fit.
     fn admitted(&mut self) -> std::ops::Range<usize> {
         let from = self.next;
+        let begun = (self.active.len() + self.filling.len()) as u64;
+        // With parts of prompts those that are admitted fill the next pass, and no more.
+        let mut left: u64 = self.filling.iter().map(|&(index, done)| self.requests[index].prompt - done).sum();
         let mut prompts = 0;
         while let Some(request) = self.requests.get(self.next) {
             let admitted = (self.next - from) as u64;
-            let fits = self.running + admitted < self.limits.users
+            let starts = match self.limits.chunk {
+                Some(chunk) => left < chunk,
+                None => admitted == 0 || prompts + request.prompt <= self.limits.prefill_tokens,
+            };
+            let fits = begun + admitted < self.limits.users
                 && self.reserved + request.prompt + request.output <= self.limits.kv_tokens
-                && (admitted == 0 || prompts + request.prompt <= self.limits.prefill_tokens);
+                && starts;
             if request.arrival_s > self.now_s || !fits {
                 break;
             }
             prompts += request.prompt;
+            left += request.prompt - self.limits.cached(request.prompt);
             self.reserved += request.prompt + request.output;
             self.next += 1;
         }
@@ -157,57 +215,99 @@ impl<'r> Replica<'r> {
     /// One iteration; whether there was one.
     fn iterate(&mut self) -> bool {
         let admitted = self.admitted();
-        if admitted.is_empty() && self.running == 0 {
+        if admitted.is_empty() && self.active.is_empty() && self.filling.is_empty() {
             let Some(request) = self.requests.get(self.next) else { return false };
             self.now_s = request.arrival_s;
             return true;
         }
-        let mut cost = Cost::default();
-        let mut add = |more: Cost| {
-            cost.seconds += more.seconds;
-            cost.joules += more.joules;
-        };
-        for request in &self.requests[admitted.clone()] {
-            add(self.grid.prefill_behind(self.limits.cached(request.prompt), request.prompt));
-        }
-        if self.running > 0 {
-            // The token that is made now is part of its context.
-            add(self.grid.decode(self.running, self.held as f64 / self.running as f64 + 1.0));
-        }
-        let at = self.done.iterations;
+        let users = self.active.len() as u64;
+        // The token that is made now is part of its context.
+        let context = if users > 0 { self.held as f64 / users as f64 + 1.0 } else { 0.0 };
+        let (cost, begun) =
+            if self.limits.chunk.is_some() { self.mixed(admitted, context) } else { self.apart(admitted, context) };
         self.now_s += cost.seconds;
         self.done.iterations += 1;
         self.done.busy_s += cost.seconds;
         self.done.joules += cost.joules;
         self.done.most_kv_tokens = self.done.most_kv_tokens.max(self.reserved);
-        self.held += self.running;
-        self.done.tokens += self.running;
-        for index in admitted {
+        for active in &mut self.active {
+            let given = self.limits.drafted.as_ref().map_or(1, |drafted| drafted.given(&mut self.rng)).min(active.left);
+            active.left -= given;
+            self.held += given;
+            self.done.tokens += given;
+        }
+        for index in begun {
             let request = &self.requests[index];
             self.first_s[index] = self.now_s;
-            self.running += 1;
             self.done.tokens += 1;
             self.held += request.prompt;
-            self.ends.entry(at + request.output - 1).or_default().push(index);
+            self.active.push(Active { index, left: request.output - 1 });
         }
+        self.done.served += self.active.len() as u64;
         self.sample();
-        for index in self.ends.remove(&at).unwrap_or_default() {
-            let request = &self.requests[index];
-            self.last_s[index] = self.now_s;
-            self.running -= 1;
+        let (requests, now_s) = (self.requests, self.now_s);
+        self.active.retain(|active| {
+            if active.left > 0 {
+                return true;
+            }
+            let request = &requests[active.index];
+            self.last_s[active.index] = now_s;
             // The last token needs no keys and values: nothing follows it.
             self.held -= request.prompt + request.output - 1;
             self.reserved -= request.prompt + request.output;
-        }
+            false
+        });
         true
     }
 
+    /// New requests take their prefill alone, one after the other, before a step of those that run.
+    fn apart(&self, admitted: std::ops::Range<usize>, context: f64) -> (Cost, Vec<usize>) {
+        let mut cost = Cost::default();
+        for request in &self.requests[admitted.clone()] {
+            cost = cost.plus(self.grid.prefill_behind(self.limits.cached(request.prompt), request.prompt));
+        }
+        if !self.active.is_empty() {
+            cost = cost.plus(self.grid.decode(self.active.len() as u64, context));
+        }
+        (cost, admitted.collect())
+    }
+
+    /// Parts of prompts go with the tokens of those that run, the first that came first; and the prompts that end.
+    fn mixed(&mut self, admitted: std::ops::Range<usize>, context: f64) -> (Cost, Vec<usize>) {
+        for index in admitted {
+            let done = self.limits.cached(self.requests[index].prompt);
+            self.filled += done;
+            self.filling.push_back((index, done));
+        }
+        let (mut budget, mut chunks, mut begun) = (self.limits.chunk.unwrap_or(0), Vec::new(), Vec::new());
+        while let Some((index, done)) = self.filling.front_mut().filter(|_| budget > 0) {
+            let prompt = self.requests[*index].prompt;
+            let tokens = budget.min(prompt - *done);
+            let ends = *done + tokens == prompt;
+            chunks.push(Chunk { tokens, before: *done, ends });
+            budget -= tokens;
+            *done += tokens;
+            self.filled += tokens;
+            if ends {
+                self.filled -= prompt;
+                begun.push(*index);
+                self.filling.pop_front();
+            }
+        }
+        (self.grid.mixed(self.active.len() as u64, context, &chunks), begun)
+    }
+
     fn sample(&mut self) {
+        if !self.done.iterations.is_multiple_of(self.every) {
+            return;
+        }
         let behind = &self.requests[self.next..];
         let waiting = behind.partition_point(|request| request.arrival_s <= self.now_s) as u64;
-        self.done.samples.push(Sample { at_s: self.now_s, running: self.running, waiting, kv_tokens: self.held });
-        // Every second one is dropped when there are too many: the picture stays even.
+        let running = (self.active.len() + self.filling.len()) as u64;
+        self.done.samples.push(Sample { at_s: self.now_s, running, waiting, kv_tokens: self.held + self.filled });
+        // Every second one is dropped when there are too many, and from then on not taken: the picture stays even.
         if self.done.samples.len() > 64 * MOST_SAMPLES {
+            self.every *= 2;
             let mut at = 0;
             self.done.samples.retain(|_| {
                 at += 1;

@@ -1,9 +1,13 @@
 //! Both phases of a batch and the memory of its chips: what `rdusim pod --phase prefill|decode` shows.
 
 use super::super::system::{Stack, System};
-use super::memory::{ServingMemory, TierUse, memory, tiers};
-use super::phases::{ServedPhase, Server};
+use super::chip::Work;
+use super::memory::{ServingMemory, TierUse, memory, of_work, tiers};
+use super::phases::Server;
+use super::rounds::Round;
 use super::service::{Load, Service};
+use super::speculation::Speculation;
+use super::time::ServedPhase;
 use crate::diagnostics::Diagnostic;
 use crate::model::Phase;
 
@@ -14,6 +18,12 @@ pub struct Served {
     pub prefill: ServedPhase,
     /// A step behind them.
     pub decode: ServedPhase,
+    /// A round in which another model drafts, if one does; it takes the place of the step.
+    pub round: Option<Round>,
+    /// The same as one phase.
+    pub round_phase: Option<ServedPhase>,
+    /// Seconds of the prompts of the model that drafts.
+    pub draft_prefill_s: f64,
     /// Memory of the fullest chip in the asked phase.
     pub memory: ServingMemory,
     /// What its tiers hold.
@@ -25,6 +35,13 @@ pub struct Served {
     pub notes: Vec<String>,
 }
 
+/// Memory of both models: the pass that verifies has more rows than a step that drafts.
+pub(super) fn with_draft(service: &Service, load: &Load, round: &Round) -> ServingMemory {
+    let own = of_work(service, load, Work::tokens(round.tokens + 1));
+    let more = round.draft_memory;
+    ServingMemory { weights: own.weights + more.weights, kv_cache: own.kv_cache.saturating_add(more.kv_cache), ..own }
+}
+
 fn switch_s(system: &System, service: &Service) -> Option<f64> {
     let rates: Vec<u64> = system.chip.device().tiers().iter().map(|tier| tier.bandwidth_bytes_per_s).collect();
     let bytes = (0..service.parallel.pp).map(|stage| service.weight_bytes(stage)).max()?;
@@ -32,7 +49,19 @@ fn switch_s(system: &System, service: &Service) -> Option<f64> {
     Some(bytes as f64 / *slowest as f64)
 }
 
-/// Prefill of a batch, and a decode step at that context.
+impl Served {
+    /// Seconds until every user has the first token: prompts go through both models, where one drafts.
+    pub fn ttft_s(&self) -> f64 {
+        self.prefill.seconds + self.draft_prefill_s
+    }
+
+    /// Seconds a token of a user, in the mean.
+    pub fn token_s(&self) -> f64 {
+        self.round.as_ref().map_or(self.decode.seconds, Round::token_s)
+    }
+}
+
+/// Prefill of a batch, and a decode step at that context; with `speculation` also a round of it.
 ///
 /// # Errors
 /// What cannot be divided, or what the chip's simulation refuses.
@@ -42,11 +71,32 @@ pub fn serve(
     service: &Service,
     load: &Load,
     phase: Phase,
+    speculation: Option<&Speculation>,
 ) -> Result<Served, Diagnostic> {
     let server = Server::new(system, stack, service)?;
-    let (prefill, decode) = (server.prefill(load)?, server.decode(load)?);
-    let memory = memory(service, load, phase);
-    let tiers = tiers(system, service, load, &memory)?;
+    let decode = server.decode(load)?;
+    let server = match speculation {
+        Some(speculation) => server.with_draft(speculation, load)?,
+        None => server,
+    };
+    let (prefill, round) = (server.prefill(load)?, server.round(load)?);
+    let draft_prefill_s = server.draft_prefill(load)?.map_or(0.0, |phase| phase.seconds);
+    let memory = match &round {
+        Some(round) => with_draft(service, load, round),
+        None => memory(service, load, phase),
+    };
+    // Of both models each for itself, then together.
+    let own = match &round {
+        Some(round) => of_work(service, load, Work::tokens(round.tokens + 1)),
+        None => memory,
+    };
+    let mut tiers = tiers(server.chip(), service, load, &own)?;
+    if let Some(drafted) = server.drafter_tiers(load)? {
+        for (tier, more) in tiers.iter_mut().zip(drafted) {
+            tier.weights += more.weights;
+            tier.kv_cache += more.kv_cache;
+        }
+    }
     let mut notes = vec![format!(
         "stack {}: tensor collectives are exposed, two a layer; {}; the host takes {} µs a step and {} µs a token",
         stack.kind.name(),
@@ -68,5 +118,25 @@ pub fn serve(
     notes.extend(
         spilled.map(|tier| format!("what does not fit the fastest memory lies in {} and moves at its rate", tier.name)),
     );
-    Ok(Served { prefill, decode, memory, tiers, switch_s: switch_s(system, service), notes })
+    if let Some(round) = &round {
+        notes.push(format!(
+            "a round drafts {} tokens and verifies {} in one pass: each is accepted with the probability that was given, on its own;              what compares probabilities and draws tokens is not counted",
+            round.tokens,
+            round.tokens + 1
+        ));
+    }
+    // What a step without drafting computes is what is kept, once for each token of a round.
+    let useful = decode.mfu * decode.seconds;
+    let round_phase = round.as_ref().map(|round| round.phase(useful * round.expected));
+    Ok(Served {
+        prefill,
+        decode,
+        round,
+        round_phase,
+        draft_prefill_s,
+        memory,
+        tiers,
+        switch_s: switch_s(system, service),
+        notes,
+    })
 }

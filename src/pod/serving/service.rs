@@ -1,14 +1,16 @@
 //! A model that serves users on many chips: its widths on each of them, and what can be divided.
 
+use std::fmt;
+
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, Norm, Options, Phase, Position, Sparsity};
+use crate::model::{Activation, Architecture, ExpertLoad, Norm, Options, Phase, Position, Sparsity};
 
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
 
 /// A model and its division over chips, checked.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Service {
     /// Name of the model.
     pub model: String,
@@ -18,6 +20,21 @@ pub struct Service {
     pub parallel: Parallel,
     /// Share of the layers' matrices that is kept, in blocks of 16 x 16; RDUs only.
     pub density: Option<f64>,
+    /// How tokens fall on experts, if there are some.
+    pub expert_load: ExpertLoad,
+}
+
+/// Fingerprints of grids are of this text: a model without experts has the one that it always had.
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Service");
+        text.field("model", &self.model).field("architecture", &self.architecture);
+        text.field("parallel", &self.parallel).field("density", &self.density);
+        if self.architecture.extras.experts.is_some() {
+            text.field("expert_load", &self.expert_load);
+        }
+        text.finish()
+    }
 }
 
 /// Users of one step, and their tokens.
@@ -83,6 +100,7 @@ impl Service {
         if let Some((what, found, most)) = most.into_iter().find(|(_, found, most)| found > most) {
             return Err(Diagnostic::new(format!("{}: {what} is {found}, at most {most} is modelled", self.model)));
         }
+        self.job(1).check_experts()?;
         let pairs = [
             ("tp", p.tp, "query heads", a.heads),
             ("tp", p.tp, "columns of the feed-forward block", a.feed_forward),
@@ -173,17 +191,24 @@ impl Service {
         let kept = |elements: u64| (elements as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
         let matrices = if share.activation == Activation::GatedSilu { 3 } else { 2 };
         let (wide, narrow) = (share.heads * share.head(), share.kv_heads * share.head());
-        let products = share.hidden * (2 * wide + 2 * narrow + matrices * share.feed_forward);
+        let layer = |width: u64| share.hidden * (2 * wide + 2 * narrow + matrices * width);
         let biases = if share.bias {
             (wide + 2 * narrow + (matrices - 1) * share.feed_forward, 2 * share.hidden)
         } else {
             (0, 0)
         };
+        // In a layer with experts every token meets the block that they share, if there is one.
+        let (without, with) = self.mixed_layers();
+        let experts = self.expert_parameters();
+        let shared = self.experts().map_or(0, |experts| experts.shared / self.parallel.tp);
         let norm = share.hidden * if share.norm == Norm::Layer { 2 } else { 1 };
         let table = share.vocabulary * share.hidden;
         let mut all = Parameters {
-            own: share.layers * (kept(products) + biases.0),
-            copied: share.layers * (biases.1 + 2 * norm),
+            own: without * kept(layer(share.feed_forward))
+                + with * kept(layer(shared))
+                + share.layers * biases.0
+                + experts.own,
+            copied: share.layers * (biases.1 + 2 * norm) + experts.copied,
         };
         let is_last = stage + 1 == self.parallel.pp;
         if stage == 0 {
@@ -207,9 +232,20 @@ impl Service {
         ELEMENT * (own + copied)
     }
 
+    /// Bytes of the weights of the fullest stage on a chip.
+    pub fn most_weight_bytes(&self) -> u64 {
+        (0..self.parallel.pp).map(|stage| self.weight_bytes(stage)).max().unwrap_or(0)
+    }
+
     /// Bytes of keys and values that a chip of any stage holds for a token of a user.
     pub fn kv_bytes_per_token(&self) -> u64 {
         2 * ELEMENT * self.layers_of_stage() * self.kv_heads_of_chip() * self.architecture.head()
+    }
+
+    /// FLOP of products for `new` tokens of one user, the last of a context, all with logits.
+    pub(super) fn flops_of_pass(&self, new: u64, context: u64) -> f64 {
+        let logits = 2.0 * (self.architecture.hidden * self.architecture.vocabulary) as f64;
+        self.flops(new, (context + 1).saturating_sub(new).max(1)) + (new - 1) as f64 * logits
     }
 
     /// FLOP of products for the tokens of one user: `count` new ones, of which the first meets `first` keys, itself
@@ -218,7 +254,10 @@ impl Service {
         let a = &self.architecture;
         let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
         let (wide, narrow) = (a.heads * a.head(), a.kv_heads * a.head());
-        let products = (a.hidden * (2 * wide + 2 * narrow + matrices * a.feed_forward)) as f64;
+        let products = match self.experts() {
+            None => (a.hidden * (2 * wide + 2 * narrow + matrices * a.feed_forward)) as f64,
+            Some(_) => (a.hidden * (2 * wide + 2 * narrow)) as f64 + self.fed_products() / a.layers as f64,
+        };
         let (count, first) = (count as f64, first as f64);
         let keys = count * first + count * (count - 1.0) / 2.0;
         let layer = 2.0 * count * products * self.density.unwrap_or(1.0) + 4.0 * keys * wide as f64;

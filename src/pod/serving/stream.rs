@@ -6,8 +6,9 @@ use super::grid::{Grid, Range};
 use super::memory::memory;
 use super::phases::Server;
 use super::requests::Request;
-use super::schedule::{Answer, Limits, Replayed, replay};
+use super::schedule::{Answer, Drafted, Limits, Replayed, replay};
 use super::service::{Load, Service};
+use super::speculation::Speculation;
 use crate::diagnostics::Diagnostic;
 use crate::model::Phase;
 
@@ -22,6 +23,10 @@ pub struct Policy {
     pub prefill_tokens: u64,
     /// Share of each prompt, from its start, whose keys and values are at hand from requests before.
     pub prefix_share: f64,
+    /// Tokens of prompts that go with the tokens of requests that run, at most, in a pass; if not given prompts go alone.
+    pub chunk: Option<u64>,
+    /// Seed of what is drawn: which drafted tokens are accepted.
+    pub seed: u64,
 }
 
 /// Mean and percentiles (nearest rank).
@@ -46,6 +51,17 @@ impl Spread {
         let rank = |percent: usize| list.get((n * percent).div_ceil(100).max(1) - 1).copied().unwrap_or(0.0);
         Self { mean: list.iter().sum::<f64>() / n.max(1) as f64, p50: rank(50), p95: rank(95), p99: rank(99) }
     }
+}
+
+/// What a model that drafts holds of a chip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftUse {
+    /// Name of the model.
+    pub model: String,
+    /// Bytes of its weights.
+    pub weights: u64,
+    /// Bytes of its keys and values of a token.
+    pub kv_bytes_per_token: u64,
 }
 
 /// What a trace came to.
@@ -77,6 +93,8 @@ pub struct Streamed {
     pub replicas: Vec<Replayed>,
     /// The points that were simulated.
     pub grid: Grid,
+    /// The model that drafts, if one does.
+    pub draft: Option<DraftUse>,
     /// One sentence each.
     pub notes: Vec<String>,
 }
@@ -88,38 +106,44 @@ pub struct Streamed {
 pub fn stream(
     system: &System,
     stack: &Stack,
-    service: &Service,
+    (service, speculation): (&Service, Option<&Speculation>),
     requests: &[Request],
     policy: &Policy,
     known: Option<&Grid>,
 ) -> Result<Streamed, Diagnostic> {
     let replicas = service.parallel.dp;
-    // A replica alone: others have links and chips of their own.
-    let one = Service { parallel: Parallel { dp: 1, ..service.parallel }, ..service.clone() };
+    // A replica alone: others have links and chips of their own. Those that share experts out run together.
+    let together = service.parallel.experts.ep;
+    let alone =
+        |service: &Service| Service { parallel: Parallel { dp: together, ..service.parallel }, ..service.clone() };
+    let one = alone(service);
+    let drafting = speculation.map(|of| Speculation { draft: alone(&of.draft), ..of.clone() });
     Server::new(system, stack, service)?;
     let server = Server::new(system, stack, &one)?;
+    policy.check(&one, speculation.is_some())?;
     let most = |of: fn(&Request) -> u64| requests.iter().map(of).max().unwrap_or(1);
     let shortest = requests.iter().map(|request| request.prompt).min().unwrap_or(1);
     let longest = (shortest, most(|request| request.prompt));
     let most_context = most(|request| request.prompt + request.output);
-    let room = kv_room(system, &one, longest.1);
+    let room = kv_room(system, (&one, drafting.as_ref()), longest.1);
     let kv_tokens = policy.kv_tokens.map_or(room.0, |tokens| tokens.min(room.1));
-    if policy.users == 0 || policy.users > 1 << 12 {
-        return Err(Diagnostic::new(format!("`--batch` is {}, expected a count from 1 to 4096", policy.users)));
-    }
     // More users than have room, or than there are requests, never run at one time.
     let least = requests.iter().map(|request| request.prompt + request.output).min().unwrap_or(1);
     let able = policy.users.min((kv_tokens / least).max(1)).min(requests.len() as u64);
-    if !(0.0..1.0).contains(&policy.prefix_share) {
-        let title = format!("`--prefix-share` is {}, expected a share from 0, below 1", policy.prefix_share);
-        return Err(Diagnostic::new(title));
-    }
-    let Policy { users, prefill_tokens, prefix_share, .. } = *policy;
-    let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share };
+    let Policy { users, prefill_tokens, prefix_share, chunk, seed, .. } = *policy;
+    let drafted = speculation.map(|of| Drafted { tokens: of.tokens, accept: of.accept, seed });
+    let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share, chunk, drafted };
     // The least prefill is of what is not at hand, or of what is.
     let parts = [limits.cached(shortest), shortest - limits.cached(shortest)];
     let least = parts.into_iter().filter(|&part| part > 0).min().unwrap_or(1);
-    let range = Range { most_users: able, prompts: (least, longest.1), most_context };
+    let range = Range { most_users: able, prompts: (least, longest.1), most_context, chunk };
+    let server = match &drafting {
+        Some(of) => {
+            let most = (able * most_context).min(kv_tokens).div_ceil(able);
+            server.with_draft(of, &Load::filling(&one.parallel, able * together, most))?
+        }
+        None => server,
+    };
     let grid = match known {
         Some(grid) => {
             grid.check(&server, &range)?;
@@ -138,26 +162,6 @@ pub fn stream(
     let sum = |of: fn(&Replayed) -> f64| runs.iter().map(of).sum::<f64>();
     let tokens: u64 = runs.iter().map(|run| run.tokens).sum();
     let iterations = sum(|run| run.iterations as f64);
-    let mut notes = vec![
-        format!(
-            "{} points of users and context and {} prompts were simulated; between them times and joules are interpolated \
-             linearly",
-            grid.users.len() * grid.contexts.len(),
-            grid.prompts.len()
-        ),
-        "first come, first served, iteration by iteration; prompts take their prefill one after the other, before the \
-         tokens of those that run"
-            .to_owned(),
-    ];
-    if prefix_share > 0.0 {
-        notes.push(format!(
-            "the first {:.0} % of each prompt have their keys and values already; their memory is counted for each request",
-            prefix_share * 100.0
-        ));
-    }
-    if replicas > 1 {
-        notes.push(format!("{replicas} replicas take requests in turn; they share neither links nor hosts"));
-    }
     Ok(Streamed {
         requests: requests.len() as u64,
         end_s,
@@ -167,25 +171,109 @@ pub fn stream(
         tokens,
         joules: sum(|run| run.joules),
         busy: if end_s > 0.0 { sum(|run| run.busy_s) / (end_s * replicas as f64) } else { 0.0 },
-        mean_running: tokens as f64 / iterations.max(1.0),
+        mean_running: sum(|run| run.served as f64) / iterations.max(1.0),
         limits,
         most_kv_tokens: runs.iter().map(|run| run.most_kv_tokens).max().unwrap_or(0),
         replicas: runs,
+        draft: drafting.as_ref().map(|of| DraftUse {
+            model: of.draft.model.clone(),
+            weights: of.draft.most_weight_bytes(),
+            kv_bytes_per_token: of.draft.kv_bytes_per_token(),
+        }),
+        notes: notes((service, speculation), policy, &grid),
         grid,
-        notes,
     })
 }
 
+/// What a result says of itself.
+fn notes((service, speculation): (&Service, Option<&Speculation>), policy: &Policy, grid: &Grid) -> Vec<String> {
+    let (replicas, together) = (service.parallel.dp, service.parallel.experts.ep);
+    let mut notes = vec![
+        format!(
+            "{} points of users and context and {} prompts were simulated; between them times and joules are interpolated \
+             linearly",
+            grid.users.len() * grid.contexts.len(),
+            grid.prompts.len()
+        ),
+        "first come, first served, iteration by iteration; ".to_owned()
+            + match policy.chunk {
+                None => "prompts take their prefill one after the other, before the tokens of those that run",
+                Some(_) => {
+                    "parts of prompts go with the tokens of those that run, in one pass that reads the weights once"
+                }
+            },
+    ];
+    if let Some(of) = speculation {
+        notes.push(format!(
+            "an iteration is a round: {} drafts {} tokens, which are verified in one pass; which are accepted is drawn for each request, \
+             {:.3} tokens a round in the mean; prompts go through both models",
+            of.draft.model,
+            of.tokens,
+            of.expected()
+        ));
+    }
+    if policy.prefix_share > 0.0 {
+        notes.push(format!(
+            "the first {:.0} % of each prompt have their keys and values already; their memory is counted for each request",
+            policy.prefix_share * 100.0
+        ));
+    }
+    if together > 1 {
+        notes.push(format!(
+            "{together} replicas share experts out and run together: an iteration takes what it would if all had as many users; what \
+             they wait for each other is not counted"
+        ));
+    }
+    if replicas > together {
+        let whose = if together > 1 { "groups of them" } else { "they" };
+        notes.push(format!("{replicas} replicas take requests in turn; {whose} share neither links nor hosts"));
+    }
+    notes
+}
+
+impl Policy {
+    /// Refuses what is out of range, or does not go together.
+    fn check(&self, service: &Service, drafts: bool) -> Result<(), Diagnostic> {
+        if self.users == 0 || self.users > 1 << 12 {
+            return Err(Diagnostic::new(format!("`--batch` is {}, expected a count from 1 to 4096", self.users)));
+        }
+        if !(0.0..1.0).contains(&self.prefix_share) {
+            let title = format!("`--prefix-share` is {}, expected a share from 0, below 1", self.prefix_share);
+            return Err(Diagnostic::new(title));
+        }
+        let Some(chunk) = self.chunk else { return Ok(()) };
+        if !(1..=1 << 16).contains(&chunk) {
+            return Err(Diagnostic::new(format!("`--prefill-chunk` is {chunk}, expected a count from 1 to 65536")));
+        }
+        if service.parallel.pp > 1 {
+            let title = format!(
+                "`--prefill-chunk`: passes of prompts and tokens are modelled for one stage, pp is {}",
+                service.parallel.pp
+            );
+            return Err(Diagnostic::new(title).with_help("use tp in place of pp, or leave `--prefill-chunk` out"));
+        }
+        if drafts {
+            let title = "`--prefill-chunk` and `--draft`: a round that carries prompts is not modelled";
+            return Err(Diagnostic::new(title).with_help("leave one of them out"));
+        }
+        Ok(())
+    }
+}
+
 /// Tokens whose keys and values find room: in the fastest memory that has any left beside weights and a prefill, and in all
-/// memory.
-fn kv_room(system: &System, service: &Service, prompt: u64) -> (u64, u64) {
-    let alone = memory(service, &Load { batch: 1, micro_batch: 1, tokens: prompt }, Phase::Prefill);
-    let used = alone.peak().saturating_sub(alone.kv_cache);
+/// memory. A model that drafts has weights, keys and values of its own.
+fn kv_room(system: &System, (service, draft): (&Service, Option<&Speculation>), prompt: u64) -> (u64, u64) {
+    let load = Load { batch: service.parallel.dp, micro_batch: 1, tokens: prompt };
+    let alone = memory(service, &load, Phase::Prefill);
+    let drafting = draft.map(|of| (memory(&of.draft, &load, Phase::Prefill), of.draft.kv_bytes_per_token()));
+    let (drafting, of_draft) = drafting.unwrap_or_default();
+    let used = alone.peak().saturating_sub(alone.kv_cache) + drafting.weights;
+    let each = service.kv_bytes_per_token() + of_draft;
     let mut capacity = 0;
     let mut room = Vec::new();
     for tier in system.chip.device().tiers() {
         capacity += tier.capacity_bytes;
-        room.push(capacity.saturating_sub(used) / service.kv_bytes_per_token().max(1));
+        room.push(capacity.saturating_sub(used) / each.max(1));
     }
     let all = room.last().copied().unwrap_or(0);
     (room.into_iter().find(|&tokens| tokens > 0).unwrap_or(0), all)

@@ -3,6 +3,7 @@
 //! A chart is laid out as shapes and then painted as SVG and as PNG by the same code, with a font that travels with
 //! the program.
 
+mod area;
 mod axis;
 mod bars;
 mod curves;
@@ -16,6 +17,7 @@ mod mask;
 mod over_time;
 mod paint;
 mod palette;
+mod parts;
 mod pixels;
 mod roofline;
 mod scale;
@@ -29,10 +31,12 @@ mod tornado;
 mod traffic;
 mod waterfall;
 
+pub use area::{AreaChart, Counted};
 pub use curves::{Curve, CurveChart};
 pub use map::MapChart;
 pub use mask::MaskChart;
 pub use paint::ChartError;
+pub use parts::PartsChart;
 pub(crate) use scale::{label as value_label, words as name_in_words};
 pub use set::SetChart;
 pub use study::{Facet, PlotData, Series, StudyPlot};
