@@ -289,7 +289,9 @@ impl Builder<'_> {
         match algorithm {
             Algorithm::Direct | Algorithm::Ring => {
                 for (&receiver, &bytes) in group.iter().zip(to) {
-                    group.iter().for_each(|&from| self.network.flow(&mut first.demand, (from, receiver), bytes));
+                    for &from in group {
+                        self.network.flow(&mut first.demand, (from, receiver), bytes);
+                    }
                 }
                 first.steps = self.ring_steps(group, 1);
                 Some(vec![first])
@@ -301,7 +303,9 @@ impl Builder<'_> {
                 let of_place: Vec<u64> = (0..size).map(|at| to.iter().skip(at).step_by(size).sum()).collect();
                 for members in &inner {
                     for (&receiver, &bytes) in members.iter().zip(&of_place) {
-                        members.iter().for_each(|&from| self.network.flow(&mut first.demand, (from, receiver), bytes));
+                        for &from in members {
+                            self.network.flow(&mut first.demand, (from, receiver), bytes);
+                        }
                     }
                 }
                 first.steps = self.ring_steps(&inner[0], 1);

@@ -368,7 +368,9 @@ impl ExpertComm {
             } else {
                 let mut demand = Demand::default();
                 let phases = exchanges(&network, &groups, &to, algorithm).unwrap_or_default();
-                phases.iter().for_each(|phase| demand.add(&phase.demand));
+                for phase in &phases {
+                    demand.add(&phase.demand);
+                }
                 let moving: f64 = phases.iter().map(|phase| alone(&network, phase, planned.rate_share)).sum();
                 (of.seconds, of.by_level) = (planned.latency_s + moving, demand.by_level);
             }

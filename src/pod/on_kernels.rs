@@ -7,14 +7,13 @@
 
 use super::graph::{self, Piece};
 use super::parallel::{Job, Recompute, Schedule};
-use super::pass::{PieceTime, Pieces, dynamic_joules};
+use super::pass::{PieceTime, Pieces};
 use super::system::{Stack, System};
 use crate::arch::{Systolic, Wafer};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::KernelCost;
 use crate::mode::Mode;
-use crate::outcome::Outcome;
-use crate::workload::{self, Phase, Workload};
+use crate::workload::{self, Workload};
 use crate::{systolic, wafer};
 
 /// Members that a node of the fabric copies to (Cerebras, SwarmX: 1:4).
@@ -32,7 +31,7 @@ pub(super) fn on_systolic(chip: &Systolic, stack: &Stack, job: &Job) -> Result<P
     Pieces::each(job, |piece| {
         let workload = workload_of(&graph::workload(job, piece)?)?;
         let outcome = systolic::run(&chip, &workload, &[Mode::Fused])?.remove(0);
-        Ok(times(job, (piece, stack, chip.clock_hz), &outcome))
+        Ok(PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome))
     })
 }
 
@@ -50,7 +49,10 @@ pub(super) fn on_wafer(system: &System, chip: &Wafer, stack: &Stack, job: &Job) 
     let outcome = wafer::run(&chip, &workload, &[Mode::Fused])?.remove(0);
     let piece = Piece::Layers(job.layers_of_part());
     // The optimiser's step is done outside.
-    let layers = PieceTime { update: KernelCost::default(), ..times(job, (piece, stack, chip.clock_hz), &outcome) };
+    let layers = PieceTime {
+        update: KernelCost::default(),
+        ..PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome)
+    };
     Ok(Pieces { layers, ..Pieces::default() })
 }
 
@@ -82,16 +84,6 @@ fn levels(wafers: u64) -> u64 {
 
 fn workload_of(text: &str) -> Result<Workload, Diagnostic> {
     workload::parse("the part of the model on one chip", text, &[], 0)
-}
-
-/// Times and joules of the phases of a program.
-fn times(job: &Job, (piece, stack, clock_hz): (Piece, &Stack, u64), outcome: &Outcome) -> PieceTime {
-    let of = |phase: Phase| -> f64 {
-        let sections = outcome.sections.iter().filter(|section| section.phase == phase);
-        let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();
-        cycles as f64 / clock_hz as f64 * stack.kernel_factor
-    };
-    PieceTime::of_phases(job, piece, of, |phase| dynamic_joules(outcome, phase))
 }
 
 /// Refuses what graphs of kernels do not say.

@@ -4,6 +4,7 @@ use super::choices::Offload;
 use super::graph::Piece;
 use super::parallel::{Job, Recompute, Schedule};
 use super::swapped::Swapped;
+use super::system::Stack;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::KernelCost;
 use crate::outcome::Outcome;
@@ -147,6 +148,16 @@ impl PieceTime {
         let [forward, backward, weights] = [self.forward, self.backward, self.weights].map(|pass| pass.scaled(n));
         let update = KernelCost { seconds: self.update.seconds * n, joules: self.update.joules * n };
         Self { forward, backward, weights, update }
+    }
+
+    /// From an outcome of one program of such a graph, whose sections start nothing anew.
+    pub(super) fn of_program(job: &Job, (piece, stack, clock_hz): (Piece, &Stack, u64), outcome: &Outcome) -> Self {
+        let of = |phase: Phase| -> f64 {
+            let sections = outcome.sections.iter().filter(|section| section.phase == phase);
+            let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();
+            cycles as f64 / clock_hz as f64 * stack.kernel_factor
+        };
+        Self::of_phases(job, piece, of, |phase| dynamic_joules(outcome, phase))
     }
 
     /// From the seconds of each phase of a graph that holds forward and backward pass and the update of a micro-batch, and its joules

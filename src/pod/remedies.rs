@@ -38,7 +38,9 @@ impl Room<'_> {
     /// What the job with these changes needs of a chip, if it can be run and fits.
     fn gib(&self, job: &Job, changes: &[&Change]) -> Option<f64> {
         let mut job = job.clone();
-        changes.iter().for_each(|change| (change.apply)(&mut job));
+        for change in changes {
+            (change.apply)(&mut job);
+        }
         if job.check().is_err() || job.parallel.chips() > self.system.most_chips() {
             return None;
         }
@@ -85,7 +87,9 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
         let ranks = Change::new(format!("tp={} ({factor} times the chips)", p.tp * factor), "", move |job| {
             job.parallel.tp *= factor;
         });
-        [stages, ranks].iter().for_each(|change| room.consider(&mut list, job, change));
+        for change in [stages, ranks] {
+            room.consider(&mut list, job, &change);
+        }
     }
     if list.is_empty() {
         list = with_more_stages(&room, job);

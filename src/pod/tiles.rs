@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::graph::{self, Piece};
 use super::memory;
 use super::parallel::{Job, Parallel, Schedule};
-use super::pass::{Pass, PieceTime, Pieces, dynamic_joules};
+use super::pass::{Pass, PieceTime, Pieces};
 use super::phased;
 use super::system::{Stack, System};
 use crate::arch::{Bsp, BspPart};
@@ -105,17 +105,12 @@ fn graph_of(job: &Job, piece: Piece) -> Result<Workload, Diagnostic> {
 
 /// Times of all pieces on a chip with so much memory.
 fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    let run = |piece: Piece| -> Result<PieceTime, Diagnostic> {
-        let outcome = bsp::run(chip, &graph_of(job, piece)?, &[Mode::Fused])?.remove(0);
-        let of = |phase: Phase| -> f64 {
-            let sections = outcome.sections.iter().filter(|section| section.phase == phase);
-            let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();
-            cycles as f64 / chip.clock_hz as f64 * stack.kernel_factor
-        };
-        let joules = |phase| dynamic_joules(&outcome, phase);
-        Ok(PieceTime::of_phases(job, piece, of, joules))
-    };
-    Pieces::each(job, run)
+    Pieces::each(job, |piece| of_piece(chip, stack, job, piece))
+}
+
+fn of_piece(chip: &Bsp, stack: &Stack, job: &Job, piece: Piece) -> Result<PieceTime, Diagnostic> {
+    let outcome = bsp::run(chip, &graph_of(job, piece)?, &[Mode::Fused])?.remove(0);
+    Ok(PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome))
 }
 
 /// Times of one layer, the embedding and the logits that no stage goes below: of tiles whose memory holds everything, so that nothing is
@@ -126,21 +121,18 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
 pub(super) fn least_pieces(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
     let mut chip = job.parallel.tiled.on(chip)?;
     chip.tile.sram_bytes = chip.tile.sram_bytes.saturating_mul(LARGE);
-    let of = |layers: u64| {
-        let architecture = Architecture { layers, ..job.architecture };
-        let schedule = Schedule::OneForwardOneBackward;
-        let parallel = Parallel { pp: 1, schedule, ..job.parallel };
-        let job = Job { architecture, parallel, ..job.clone() };
-        all(&chip, stack, &job)
-    };
-    let (one, two) = (of(1)?, of(2)?);
+    let architecture = Architecture { layers: 1, ..job.architecture };
+    let parallel = Parallel { pp: 1, schedule: Schedule::OneForwardOneBackward, ..job.parallel };
+    let job = Job { architecture, parallel, ..job.clone() };
+    let one = all(&chip, stack, &job)?;
+    let two = of_piece(&chip, stack, &job, Piece::Layers(2))?;
     let least = |alone: Pass, both: Pass| {
         let added = both.plus(alone.scaled(-1.0));
         if added.seconds() < alone.seconds() { added } else { alone }
     };
     let mut layers = one.layers;
-    layers.forward = least(one.layers.forward, two.layers.forward);
-    layers.backward = least(one.layers.backward, two.layers.backward);
+    layers.forward = least(one.layers.forward, two.forward);
+    layers.backward = least(one.layers.backward, two.backward);
     Ok(Pieces { layers, ..one })
 }
 

@@ -375,7 +375,9 @@ impl Builder<'_> {
     /// The order of passes and updates on a stage.
     fn order(&self, stage: u64, micro: u64) -> Vec<Work> {
         let p = &self.job.parallel;
-        let order = in_chunks(p.schedule, (stage, p.pp), micro, p.seq_chunks);
+        // In phases all micro-batches have gone forward before the first goes back.
+        let schedule = if p.tiled.is_phased() { Schedule::GPipe } else { p.schedule };
+        let order = in_chunks(schedule, (stage, p.pp), micro, p.seq_chunks);
         if p.schedule == Schedule::PipeDream2Bw { with_updates(order, self.job.micro_batches()) } else { order }
     }
 

@@ -407,7 +407,7 @@ impl PodReport<'_> {
                 self.job.parallel.tp,
                 self.job.parallel.pp,
                 self.job.parallel.dp,
-                self.job.parallel.schedule.name()
+                self.job.parallel.schedule_name()
             ),
             step: &self.step.simulated,
         };

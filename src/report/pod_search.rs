@@ -157,8 +157,8 @@ fn named(job: &Job) -> String {
     if p.sp {
         text += ",sp=1";
     }
-    if p.pp > 1 {
-        let _ = write!(text, ",schedule={}", p.schedule.name());
+    if p.pp > 1 || p.tiled.is_phased() {
+        let _ = write!(text, ",schedule={}", p.schedule_name());
     }
     let _ = write!(text, ",recompute={}", p.recompute.name());
     if p.zero > 0 {

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use rdusim::pod::{Detail, StackKind, TrainingStep, of_host, of_job, step};
+use rdusim::pod::{Detail, SpanKind, StackKind, TrainingStep, of_host, of_job, step};
 use serde_json::Value;
 
 use crate::small_pods::{job, stack, system};
@@ -30,6 +30,10 @@ fn weights_come_once_a_pass_of_a_step() {
     // Over a fast one nothing is waited for but the first weights and the last gradients.
     let (plain, fast) = (run("recompute=full", 1e5), run(&format!("{PHASED},schedule=phased:1"), 1e5));
     assert!((fast.step_s / plain.step_s - 1.0).abs() < 0.01, "{} {}", fast.step_s, plain.step_s);
+    // All micro-batches have gone forward before the first goes back.
+    let of = |kind: SpanKind| phased.simulated.spans.iter().filter(move |span| span.kind == kind).map(|span| span.time);
+    let forward = of(SpanKind::Forward).map(|(_, end)| end).max().expect("a pass");
+    assert!(of(SpanKind::Backward).all(|(start, _)| start >= forward) && of(SpanKind::Backward).count() == 16);
     let time = &phased.time;
     let sum = time.compute + time.recompute + time.optimizer + time.offload + time.other + time.bubble + time.data_comm;
     assert!((sum / phased.step_s - 1.0).abs() < 1e-9, "{time:?} {}", phased.step_s);
