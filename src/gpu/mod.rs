@@ -40,7 +40,12 @@ use self::gemm::Product;
 use self::kernel::{Kernel, Work};
 use self::kernels::kernels;
 use self::sparse::{Chosen, Style};
-use self::time::KernelTime;
+use self::time::{KernelTime, Limit};
+
+/// Vector operations that expand an element of another format: a conversion, a multiplication by its scale (assumed).
+const EXPANSION_STEPS: f64 = 2.0;
+/// Rows of a result that one expansion serves: a thread block's, at most (assumed).
+const EXPANDED_ROWS: u64 = 128;
 
 /// What mode `epilogue` fuses, whatever the chip file says of `fused`.
 const EPILOGUES: Fusion =
@@ -52,7 +57,6 @@ const EPILOGUES: Fusion =
 /// A data type that the tensor cores lack, or tensors that do not fit device memory.
 pub fn run(gpu: &Gpu, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
     workload.refuse_types(&gpu.name, "sm.tensor_macs", &gpu.sm.tensor_macs)?;
-    workload.refuse_packed(&gpu.name)?;
     modes.iter().map(|&mode| run_mode(gpu, workload, mode)).collect()
 }
 
@@ -129,7 +133,9 @@ impl Timer<'_> {
         let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
         let weight = &workload.tensors[b];
         let dense = |tensor: TensorId, missing: f64| {
-            if missing > 0.0 { workload.tensors[tensor].dense_bytes() as f64 } else { 0.0 }
+            let of = &workload.tensors[tensor];
+            let bytes = if of.packed.is_some() { of.stored_bytes() } else { of.dense_bytes() };
+            if missing > 0.0 { bytes as f64 } else { 0.0 }
         };
         let product = Product {
             count: form.instances * form.heads,
@@ -164,6 +170,7 @@ impl Timer<'_> {
         let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
         reads.extend(others.map(|t| (t, self.missing(t))).collect::<Vec<_>>());
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
+        let time = self.with_expansion(time, form.m);
         let mut timed = self.timed(time, reads, macs);
         timed.style = sparse.map(|(style, _)| style);
         timed.zero_macs = zero_macs;
@@ -181,8 +188,24 @@ impl Timer<'_> {
         let scores = attention::Scores::of(&form);
         let by_head = gpu.fusion.attention == AttentionKind::Flash1;
         let time = attention::time(gpu, &gpu.attention, &scores, (macs_per_cycle, by_head), moved, gradient);
+        let time = self.with_expansion(time, form.m);
         let products = if gradient { 5 } else { 2 };
         self.timed(time, reads, products * form.causal_macs())
+    }
+
+    /// The time of products whose second operands are stored in other formats: vector lanes convert and scale each element as thread
+    /// blocks read it, once for a block of rows, while the tensor cores work on others.
+    fn with_expansion(&self, mut time: KernelTime, rows: u64) -> KernelTime {
+        let packed = self.kernel.reads.iter().map(|&t| &self.workload.tensors[t]).filter(|t| t.packed.is_some());
+        let elements: f64 = packed.map(|t| t.rows as f64 * t.columns as f64).sum();
+        let blocks = rows.div_ceil(EXPANDED_ROWS) as f64;
+        let lanes = (self.gpu.sm.count * self.gpu.sm.vector_lanes) as f64;
+        let cycles = elements * blocks * EXPANSION_STEPS / lanes;
+        if cycles > time.cycles {
+            (time.cycles, time.limit) = (cycles, Limit::Compute);
+        }
+        time.busiest = time.busiest.max(cycles);
+        time
     }
 
     fn stream(&mut self, share: f64) -> Timed {

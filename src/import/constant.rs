@@ -29,6 +29,33 @@ pub(super) struct Constant<'a> {
     pub(super) stored: Option<Rc<Tensor<'a>>>,
     /// Of a matrix: rows and columns of the stored tensor are exchanged.
     pub(super) is_transposed: bool,
+    /// It is what integers of eight bits stand for.
+    pub(super) quantized: Option<Quantized>,
+}
+
+/// Integers of eight bits that stand for numbers (`DequantizeLinear`): what is stored beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quantized {
+    /// The axis of the stored tensor that has a scale for each index; `None` for one scale of all.
+    pub(super) axis: Option<usize>,
+    /// Scales are fp32, else of 16 bits.
+    pub(super) is_fp32: bool,
+    /// Zero points are stored, one for each scale.
+    pub(super) has_zero_points: bool,
+}
+
+impl Quantized {
+    /// What a `storage` says of a matrix of K rows and N columns; `None` where scales do not lie along its columns.
+    pub(super) fn storage(self, is_transposed: bool) -> Option<String> {
+        let whole = match self.axis {
+            None => ", one_scale = true",
+            Some(axis) if (axis == 0) == is_transposed => "",
+            Some(_) => return None,
+        };
+        let scales = if self.is_fp32 { "fp32" } else { "bf16" };
+        let zeros = if self.has_zero_points { ", zero_points = true" } else { "" };
+        Some(format!("{{ format = \"int8\", scales = \"{scales}\"{whole}{zeros} }}"))
+    }
 }
 
 /// Bytes of an element and whether it is a float; `None` of types that nothing computes in.
@@ -46,14 +73,20 @@ pub(super) fn element(data_type: i64) -> Option<(usize, bool)> {
 }
 
 impl<'a> Constant<'a> {
+    /// Is the stored tensor that another is, turned or not, and what that or `quantized` says of integers.
+    pub(super) fn take(&mut self, of: &Self, is_turned: bool, quantized: Option<Quantized>) {
+        (self.stored, self.is_transposed) = (of.stored.clone(), of.is_transposed != is_turned);
+        self.quantized = quantized.or(of.quantized);
+    }
+
     /// A constant of numbers.
     pub(super) fn of_numbers(numbers: Numbers) -> Self {
-        Self { numbers: Some(numbers), stored: None, is_transposed: false }
+        Self { numbers: Some(numbers), stored: None, is_transposed: false, quantized: None }
     }
 
     /// A constant whose numbers nobody needs.
     pub(super) fn opaque() -> Self {
-        Self { numbers: None, stored: None, is_transposed: false }
+        Self { numbers: None, stored: None, is_transposed: false, quantized: None }
     }
 
     /// A stored tensor. Lengths are checked, numbers are read where they are few.
@@ -78,7 +111,7 @@ impl<'a> Constant<'a> {
         let is_real = element(tensor.data_type).is_some_and(|(_, real)| real);
         let few = elements <= if is_real { MOST_REALS } else { MOST_FOLDED } && !tensor.is_external;
         let numbers = if few { numbers(&tensor, elements).map_err(refused)? } else { None };
-        Ok(Self { numbers, stored: Some(Rc::new(tensor)), is_transposed: false })
+        Ok(Self { numbers, stored: Some(Rc::new(tensor)), is_transposed: false, quantized: None })
     }
 
     /// Its numbers as integers.

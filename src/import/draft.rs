@@ -42,6 +42,8 @@ pub(super) struct Tensor<'a> {
     pub(super) origin: Option<Origin<'a>>,
     /// What its `sparsity` says.
     pub(super) sparsity: Option<String>,
+    /// What its `storage` would say, where it is the second operand of products alone.
+    pub(super) storage: Option<String>,
 }
 
 /// An operator.
@@ -112,6 +114,7 @@ impl Draft<'_> {
             dtype: None,
             origin: None,
             sparsity: None,
+            storage: None,
         });
         self.tensors.len() - 1
     }
@@ -164,6 +167,36 @@ impl Draft<'_> {
         used
     }
 
+    /// Whether a tensor may be stored in a format of its own: a dense second operand of products that are not of integers, and
+    /// nothing else.
+    fn is_storable(&self, tensor: usize, dtype: &str) -> bool {
+        let is_second = |op: &Operator| matches!(op.kind, "gemm" | "conv") && op.inputs.get(1) == Some(&tensor);
+        let reads = |op: &Operator| op.inputs.contains(&tensor) || op.vectors.contains(&tensor);
+        let is_once = |op: &Operator| op.inputs[0] != tensor && !op.vectors.contains(&tensor);
+        self.tensors[tensor].sparsity.is_none()
+            && dtype != "int8"
+            && self.operators.iter().filter(|op| reads(op)).all(|op| is_second(op) && is_once(op))
+    }
+
+    /// The notes, with one on so many weights that are stored as integers.
+    fn write_notes(&self, text: &mut String, stored: usize, dtype: &str) {
+        let about_storage = (stored > 0).then(|| {
+            format!(
+                "{stored} weights are stored as integers of eight bits, with their scales and zero points; activations are \
+                 not: products are of {dtype}"
+            )
+        });
+        let notes: Vec<&String> = self.notes.iter().chain(&about_storage).collect();
+        if notes.is_empty() {
+            return;
+        }
+        text.push_str("notes = [\n");
+        for note in notes {
+            let _ = writeln!(text, "    {},", quoted(note));
+        }
+        text.push_str("]\n");
+    }
+
     /// The workload file. `about` is said in comments at its head; `rows` is a name for the rows of inputs.
     pub(super) fn to_toml(&self, name: &str, dtype: &str, about: &[String], rows: &str) -> String {
         let mut text = String::new();
@@ -171,13 +204,8 @@ impl Draft<'_> {
             let _ = writeln!(text, "# {}", line.replace(|c: char| c.is_control(), " "));
         }
         let _ = writeln!(text, "\nschema = 1\nname = {}\ndtype = {}", quoted(name), quoted(dtype));
-        if !self.notes.is_empty() {
-            text.push_str("notes = [\n");
-            for note in &self.notes {
-                let _ = writeln!(text, "    {},", quoted(note));
-            }
-            text.push_str("]\n");
-        }
+        let is_stored = |tensor: usize| self.tensors[tensor].storage.is_some() && self.is_storable(tensor, dtype);
+        self.write_notes(&mut text, (0..self.tensors.len()).filter(|&tensor| is_stored(tensor)).count(), dtype);
         let used = self.used();
         let inputs = || self.tensors.iter().zip(&used).filter(|(t, used)| **used && t.role == Role::Input);
         // The rows that most inputs have get a name, so that they can be changed in one place.
@@ -192,8 +220,8 @@ impl Draft<'_> {
             Some(most) if most == size && role == Role::Input => quoted(rows),
             _ => size.to_string(),
         };
-        for (tensor, _) in self.tensors.iter().zip(&used).filter(|(_, used)| **used) {
-            let Tensor { name, shape, role, is_output, dtype, sparsity, .. } = tensor;
+        for (index, tensor) in self.tensors.iter().enumerate().filter(|(index, _)| used[*index]) {
+            let Tensor { name, shape, role, is_output, dtype: own, sparsity, storage, .. } = tensor;
             let has_shape = tensor.is_view || tensor.states_shape;
             if *role == Role::Made && !has_shape && !is_output {
                 continue;
@@ -208,8 +236,11 @@ impl Draft<'_> {
                 Role::Made if *is_output => text.push_str("role = \"output\"\n"),
                 Role::Made => {}
             }
-            if let Some(dtype) = dtype {
-                let _ = writeln!(text, "dtype = {}", quoted(dtype));
+            if let Some(own) = own {
+                let _ = writeln!(text, "dtype = {}", quoted(own));
+            }
+            if let Some(storage) = storage.as_ref().filter(|_| is_stored(index)) {
+                let _ = writeln!(text, "storage = {storage}");
             }
             if let Some(sparsity) = sparsity {
                 let _ = writeln!(text, "sparsity = {sparsity}");

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::constant::{Constant, Numbers};
+use super::constant::{Constant, Numbers, Quantized};
 use super::fold::{Array, evaluate, few};
 use super::given::{Shape, Unknown};
-use super::net::{Net, ValueId};
+use super::net::{Net, NetNode, ValueId};
 use super::proto::Attribute;
 use super::shapes::{constant_of, of_step};
 use crate::diagnostics::Diagnostic;
@@ -108,6 +108,24 @@ fn settle(
     Ok(())
 }
 
+/// What a `DequantizeLinear` of integers of eight bits says of them.
+fn quantized(net: &Net<'_>, node: &NetNode<'_>) -> Option<Quantized> {
+    if node.op != "DequantizeLinear" || node.int("block_size").unwrap_or(0) > 0 {
+        return None;
+    }
+    let is_integer = |id: ValueId| matches!(net.values[id].data_type, 2 | 3);
+    let (from, scale, zero) = (node.input(0)?, node.input(1)?, node.input(2));
+    if !is_integer(from) && !zero.is_some_and(is_integer) {
+        return None;
+    }
+    let rank = net.values[from].shape.as_ref()?.len().cast_signed() as i64;
+    let axis = node.int("axis").unwrap_or(1);
+    let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?;
+    let count = net.values[scale].shape.as_ref()?.iter().product::<u64>();
+    let is_fp32 = net.values[scale].data_type == 1;
+    Some(Quantized { axis: (count > 1).then_some(axis), is_fp32, has_zero_points: zero.is_some() })
+}
+
 /// Works out what is constant.
 fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>, left: &mut u64) {
     let node = &net.nodes[index];
@@ -163,14 +181,15 @@ fn fold(net: &mut Net<'_>, index: usize, arrays: &mut BTreeMap<ValueId, Array>, 
     // What only changes the shape of a stored tensor is still that tensor.
     let of = node.input(0).and_then(|id| net.values[id].constant.as_ref());
     match node.op.as_str() {
-        "Identity" | "Cast" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "DequantizeLinear" => {
+        "Identity" | "Cast" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "QuantizeLinear"
+        | "DequantizeLinear" => {
             if let Some(of) = of {
-                (constant.stored, constant.is_transposed) = (of.stored.clone(), of.is_transposed);
+                constant.take(of, false, quantized(net, node));
             }
         }
         "Transpose" if shape.len() == 2 => {
             if let Some(of) = of {
-                (constant.stored, constant.is_transposed) = (of.stored.clone(), !of.is_transposed);
+                constant.take(of, true, None);
             }
         }
         "Constant" => {

@@ -190,6 +190,8 @@ impl Lower<'_, '_> {
         let flips = known.constant.as_ref().is_some_and(|constant| constant.is_transposed);
         let of = |stored| Origin { stored, is_transposed: is_transposed != flips, columns: part };
         self.draft.tensors[tensor].origin = stored.map(of);
+        let quantized = known.constant.as_ref().and_then(|constant| constant.quantized);
+        self.draft.tensors[tensor].storage = quantized.and_then(|quantized| quantized.storage(is_transposed != flips));
         self.weights.insert(key, tensor);
         tensor
     }

@@ -58,6 +58,11 @@ fn drop_copies(net: &mut Net<'_>) {
             continue;
         }
         let (Some(from), Some(to)) = (node.input(0), node.output()) else { continue };
+        if let Some(quantized) = net.values[to].constant.as_ref().and_then(|constant| constant.quantized)
+            && let Some(constant) = &mut net.values[from].constant
+        {
+            constant.quantized = Some(quantized);
+        }
         net.nodes[index].is_gone = true;
         replace(net, to, from);
     }

@@ -3,6 +3,7 @@
 mod config;
 mod hybrids;
 mod newer;
+mod quantized;
 
 use std::path::Path;
 

@@ -101,10 +101,11 @@ fn expand_group(
     count: usize,
 ) {
     let at = |matrix: &Matrix, n: usize| matrix.row(place(n).0)[place(n).1];
-    let largest = (0..count).fold(0.0f64, |most, n| most.max(at(matrix, n).abs()));
-    let scale = packed.scale(largest);
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    let (least, most) = (0..count).map(|n| at(matrix, n)).fold(ends, |(a, b), x| (a.min(x), b.max(x)));
+    let grid = packed.grid(least, most);
     for n in 0..count {
-        let value = round(dtype, packed.expanded(at(matrix, n), scale) as f32);
+        let value = round(dtype, packed.expanded(at(matrix, n), grid) as f32);
         matrix.row_mut(place(n).0)[place(n).1] = value;
     }
 }

@@ -300,8 +300,12 @@ impl Workload {
     pub fn refuse_packed(&self, chip: &str) -> Result<(), Diagnostic> {
         let packed = self.tensors.iter().find_map(|tensor| tensor.packed.map(|packed| (tensor, packed.format)));
         let Some((tensor, format)) = packed else { return Ok(()) };
-        let title = format!("`{}` is stored as {format}, which is simulated on RDUs alone, not on {chip}", tensor.name);
-        let error = Diagnostic::new(title).with_help("leave its `storage` out, or choose an RDU with `--arch`");
+        let title = format!(
+            "`{}` is stored as {format}, which is simulated on RDUs and GPUs alone, not on {chip}",
+            tensor.name
+        );
+        let error =
+            Diagnostic::new(title).with_help("leave its `storage` out, or choose an RDU or a GPU with `--arch`");
         Err(match &tensor.declared {
             Some(origin) => error.with_origin(Origin { label: format!("stored as {format}"), ..origin.clone() }),
             None => error,

@@ -100,6 +100,15 @@ pub struct Packed {
     pub depth: u64,
     /// Rows of a part with scales of its own: a sequence or an expert has all of its own; else all rows.
     pub part_rows: u64,
+    /// Of integers: each scale has a zero point, the integer that stands for zero, of as many bits as an element.
+    pub has_zero_points: bool,
+}
+
+/// The grid that elements are stored on: value = (integer - zero) scale.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Grid {
+    scale: f64,
+    zero: f64,
 }
 
 impl Packed {
@@ -113,8 +122,9 @@ impl Packed {
 
     fn bytes_of_part(&self, rows: u64, columns: u64) -> u128 {
         let elements = u128::from(rows) * u128::from(columns) * u128::from(self.elements.bits());
-        let scales = u128::from(self.scales_of_part(rows, columns)) * u128::from(self.scales.bits());
-        elements.div_ceil(8) + scales.div_ceil(8)
+        let count = u128::from(self.scales_of_part(rows, columns));
+        let zeros = if self.has_zero_points { count * u128::from(self.elements.bits()) } else { 0 };
+        elements.div_ceil(8) + (count * u128::from(self.scales.bits())).div_ceil(8) + zeros.div_ceil(8)
     }
 
     fn scales_of_part(&self, rows: u64, columns: u64) -> u64 {
@@ -125,7 +135,7 @@ impl Packed {
     }
 
     /// The scale of elements of which `largest` is the largest magnitude.
-    pub fn scale(&self, largest: f64) -> f64 {
+    fn scale(&self, largest: f64) -> f64 {
         if largest == 0.0 {
             return 1.0;
         }
@@ -140,9 +150,38 @@ impl Packed {
         }
     }
 
+    /// The grid of elements from `least` to `most`.
+    pub fn grid(&self, least: f64, most: f64) -> Grid {
+        let ElementFormat::Int(bits) = self.elements else {
+            return Grid { scale: self.scale(most.abs().max(least.abs())), zero: 0.0 };
+        };
+        if !self.has_zero_points {
+            return Grid { scale: self.scale(most.abs().max(least.abs())), zero: 0.0 };
+        }
+        // All integers of so many bits, of which one is zero.
+        let (least, most, steps) = (least.min(0.0), most.max(0.0), f64::from((1u32 << bits) - 1));
+        let exact = (most - least) / steps;
+        let scale = if exact == 0.0 { 1.0 } else { self.rounded_scale(exact) };
+        Grid { scale, zero: (-least / scale).round_ties_even().clamp(0.0, steps) }
+    }
+
+    fn rounded_scale(&self, exact: f64) -> f64 {
+        match self.scales {
+            ScaleFormat::Fp32 => f64::from(exact as f32),
+            _ => half::bf16::from_f64(exact).to_f64(),
+        }
+    }
+
     /// What an element is expanded to.
-    pub fn expanded(&self, value: f64, scale: f64) -> f64 {
-        self.elements.nearest(value / scale) * scale
+    pub fn expanded(&self, value: f64, grid: Grid) -> f64 {
+        match self.elements {
+            ElementFormat::Int(bits) if self.has_zero_points => {
+                let steps = f64::from((1u32 << bits) - 1);
+                ((value / grid.scale).round_ties_even() + grid.zero).clamp(0.0, steps) * grid.scale
+                    - grid.zero * grid.scale
+            }
+            _ => self.elements.nearest(value / grid.scale) * grid.scale,
+        }
     }
 }
 
@@ -156,7 +195,17 @@ mod tests {
     fn format(name: &str, group: Option<u64>) -> Packed {
         let &(format, elements, scales, fixed) = FORMATS.iter().find(|(known, ..)| *known == name).unwrap();
         let (depth, part_rows) = (4096, 4096);
-        Packed { format, elements, scales, group: fixed.or(group), depth_is_rows: true, depth, part_rows }
+        let has_zero_points = false;
+        Packed {
+            format,
+            elements,
+            scales,
+            group: fixed.or(group),
+            depth_is_rows: true,
+            depth,
+            part_rows,
+            has_zero_points,
+        }
     }
 
     #[test]
@@ -195,6 +244,24 @@ mod tests {
         assert_eq!(format("int4", None).elements.nearest(-8.0).to_bits(), (-7.0f64).to_bits());
     }
 
+    #[test]
+    fn zero_points_are_stored_and_shift_the_grid() {
+        // A scale of 4 bytes and a zero point of one for each of 1,024 columns; of a whole tensor, one of each.
+        let of_columns = Packed { has_zero_points: true, scales: ScaleFormat::Fp32, ..format("int8", Some(MAX_DIM)) };
+        assert_eq!(of_columns.bytes(4096, 1024), 4_194_304 + 4 * 1024 + 1024);
+        assert_eq!(Packed { group: None, ..of_columns }.bytes(4096, 1024), 4_194_304 + 5);
+        // Two zero points of four bits share a byte.
+        let narrow = Packed { has_zero_points: true, ..format("int4", Some(128)) };
+        assert_eq!(narrow.bytes(4096, 1024), 2_097_152 + 65_536 + 32 * 1024 / 2);
+        // From -1 to 3 in 255 steps: zero is exact, as is the step; beyond the range values saturate.
+        let grid = of_columns.grid(-1.0, 3.0);
+        assert_eq!(of_columns.expanded(0.0, grid).to_bits(), 0.0f64.to_bits());
+        for value in [-1.0, -0.3, 0.77, 2.999] {
+            assert!((of_columns.expanded(value, grid) - value).abs() <= 2.0 / 255.0 * 1.001, "{value}");
+        }
+        assert!(of_columns.expanded(9.0, grid) < 3.1 && of_columns.expanded(-9.0, grid) > -1.1);
+    }
+
     proptest! {
         /// What is expanded differs from what was stored by half a step of the format at most: of integers half a scale, of floats
         /// a part of the value that the mantissa says, or half the smallest step.
@@ -203,8 +270,9 @@ mod tests {
             let packed = format(FORMATS[which].0, None);
             let largest = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
             let scale = packed.scale(largest);
+            let grid = packed.grid(-largest, largest);
             for value in values {
-                let error = (packed.expanded(value, scale) - value).abs();
+                let error = (packed.expanded(value, grid) - value).abs();
                 let most = packed.elements.most() * scale;
                 // A rounded scale, or one that is a power of two, may leave the largest beyond the range.
                 let beyond = (value.abs() - most).max(0.0);

@@ -75,6 +75,9 @@ pub(super) struct TensorSpec {
 pub(super) struct StorageSpec {
     pub(super) format: Spanned<String>,
     pub(super) group: Option<Spanned<Count>>,
+    pub(super) one_scale: Option<Spanned<bool>>,
+    pub(super) scales: Option<Spanned<String>>,
+    pub(super) zero_points: Option<Spanned<bool>>,
 }
 
 /// One extent of a shape.

@@ -21,6 +21,7 @@ pub(super) struct Storage {
     elements: ElementFormat,
     scales: ScaleFormat,
     group: Option<u64>,
+    has_zero_points: bool,
     span: Range<usize>,
 }
 
@@ -40,9 +41,33 @@ pub(super) fn storage(
         let title = format!("`{}` cannot be given: {fixed} elements of `{format}` share a scale", field("group"));
         return Err(source.error(group.span(), title, "of another format").with_help("remove it"));
     }
-    let whole = if scales == ScaleFormat::Fp32 { None } else { Some(MAX_DIM) };
-    let scales = if given.is_some() { ScaleFormat::Bf16 } else { scales };
-    Ok(Some(Storage { format, elements, scales, group: fixed.or(given).or(whole), span }))
+    let is_on = |flag: &Option<Spanned<bool>>| flag.as_ref().is_some_and(|flag| *flag.get_ref());
+    let (is_whole, has_zero_points) = (is_on(&spec.one_scale), is_on(&spec.zero_points));
+    let is_integer = matches!(elements, ElementFormat::Int(_));
+    for (key, flag, is_known) in [
+        ("one_scale", spec.one_scale.as_ref().map(Spanned::span), is_integer),
+        ("zero_points", spec.zero_points.as_ref().map(Spanned::span), is_integer),
+        ("scales", spec.scales.as_ref().map(Spanned::span), is_integer),
+    ] {
+        if let Some(span) = flag.filter(|_| !is_known) {
+            let title = format!("`{}` cannot be given: `{format}` says it", field(key));
+            return Err(source.error(span, title, "expected of `int4` and `int8`").with_help("remove it"));
+        }
+    }
+    if let (true, Some(group)) = (is_whole, &spec.group) {
+        let title = format!("`{}` and `one_scale` exclude each other", field("group"));
+        return Err(source.error(group.span(), title, "of one scale").with_help("remove one of them"));
+    }
+    let whole = if scales == ScaleFormat::Fp32 || is_whole { None } else { Some(MAX_DIM) };
+    let named = match &spec.scales {
+        Some(word) => match source.keyword(&field("scales"), word, &["bf16", "fp32"])? {
+            0 => Some(ScaleFormat::Bf16),
+            _ => Some(ScaleFormat::Fp32),
+        },
+        None => None,
+    };
+    let scales = named.unwrap_or(if given.is_some() { ScaleFormat::Bf16 } else { scales });
+    Ok(Some(Storage { format, elements, scales, group: fixed.or(given).or(whole), has_zero_points, span }))
 }
 
 /// How a product reads its second operand: whether the depth lies along the rows, the depth, and rows of a sequence or expert.
@@ -69,8 +94,9 @@ pub(super) fn pack(
             return Err(refused(("the workload is a training step".to_owned(), "cannot be updated")));
         }
         for (of, (depth_is_rows, depth, part_rows)) in layouts(id, storage, tensors, operators).map_err(refused)? {
-            let Storage { format, elements, scales, group, .. } = *storage;
-            tensors[of].packed = Some(Packed { format, elements, scales, group, depth_is_rows, depth, part_rows });
+            let Storage { format, elements, scales, group, has_zero_points, .. } = *storage;
+            let packed = Packed { format, elements, scales, group, depth_is_rows, depth, part_rows, has_zero_points };
+            tensors[of].packed = Some(packed);
         }
     }
     Ok(())

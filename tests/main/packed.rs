@@ -22,10 +22,14 @@ fn gemm(more: &str) -> String {
 }
 
 /// Bytes that the formats store 512 x 384 elements in.
-const FORMATS: [(&str, u64); 8] = [
+const FORMATS: [(&str, u64); 11] = [
     ("format = \"int4\", group = 128", 512 * 384 / 2 + 4 * 384 * 2),
     ("format = \"int4\", group = 100", 512 * 384 / 2 + 6 * 384 * 2),
     ("format = \"int8\"", 512 * 384 + 384 * 2),
+    // Scales and zero points of 384 columns; of the tensor.
+    ("format = \"int8\", scales = \"fp32\", zero_points = true", 512 * 384 + 384 * 4 + 384),
+    ("format = \"int8\", scales = \"fp32\", one_scale = true, zero_points = true", 512 * 384 + 4 + 1),
+    ("format = \"int4\", group = 128, zero_points = true", 512 * 384 / 2 + 4 * 384 * 2 + 4 * 384 / 2),
     ("format = \"fp8_e4m3\"", 512 * 384 + 4),
     ("format = \"fp8_e5m2\"", 512 * 384 + 4),
     ("format = \"fp8_e4m3\", group = 512", 512 * 384 + 384 * 2),
@@ -60,6 +64,31 @@ fn formats_move_their_bytes_and_compute_their_numbers() {
         let (code, stdout, stderr) = rdusim(directory.path(), &[&["verify"], &arguments[..]].concat());
         assert_eq!(code, Some(0), "{storage}: {stdout}{stderr}");
     }
+}
+
+/// A GPU reads what is stored, and its vector lanes expand it for every 128 rows: with one row the bytes are what counts, with many
+/// rows a product takes nearly as long as before.
+#[test]
+fn gpus_read_formats_and_expand_them() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let int4 = "storage = { format = \"int4\", group = 128 }";
+    let sized = |more: &str, rows: u64| {
+        let wide = gemm(more).replace("[512, 384]", "[8192, 8192]");
+        wide.replace("[256, 512]", &format!("[{rows}, 8192]"))
+    };
+    let run = |name: &str, text: String| {
+        std::fs::write(directory.path().join(name), text).expect("a file");
+        let result = json(directory.path(), &["run", "--mode", "kbk", "--arch", "a100", "--workload", name]);
+        let run = &result["runs"][0];
+        let read = run["traffic"]["by_tensor"]["w"]["off_chip_read_bytes"].as_u64().expect("bytes");
+        (read, run["cycles"].as_u64().expect("cycles"))
+    };
+    let [plain, packed] = [("plain.toml", ""), ("int4.toml", int4)].map(|(name, more)| run(name, sized(more, 1)));
+    assert_eq!((plain.0, packed.0), (2 * 8192 * 8192, 8192 * 8192 / 2 + 64 * 8192 * 2));
+    assert!(packed.1 < plain.1, "{plain:?} {packed:?}");
+    let [plain, packed] = [("plain.toml", ""), ("int4.toml", int4)].map(|(name, more)| run(name, sized(more, 4096)));
+    // What is left of the gain is the bytes that the L2 does not hold.
+    assert!(packed.1 as f64 > 0.9 * plain.1 as f64, "{plain:?} {packed:?}");
 }
 
 #[test]
@@ -190,7 +219,10 @@ fn what_cannot_be_packed_is_named() {
         ),
         (gemm(int4).replace("[\"x\", \"w\"]", "[\"w\", \"x\"]"), "plasticine", ""),
         (gemm(int4) + "[training]\noptimizer = \"sgd\"\n", "plasticine", "training"),
-        (gemm(int4), "a100", "stored as int4"),
+        (gemm(int4), "cs2", "stored as int4"),
+        (gemm("storage = { format = \"mxfp8\", zero_points = true }"), "plasticine", "`mxfp8` says it"),
+        (gemm("storage = { format = \"int8\", group = 8, one_scale = true }"), "plasticine", "exclude each other"),
+        (gemm("storage = { format = \"int8\", scales = \"fp8\" }"), "plasticine", "expected"),
         (gemm(int4), "gc200", "stored as int4"),
     ];
     for (number, (text, arch, wanted)) in cases.into_iter().enumerate() {

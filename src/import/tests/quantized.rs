@@ -1,0 +1,71 @@
+//! Graphs with `QuantizeLinear` and `DequantizeLinear`: what is stored of weights, and what stays as it is.
+
+use super::*;
+
+impl Net {
+    /// A tensor of integers: 2 is unsigned, 3 signed.
+    fn integers(self, name: &str, dims: &[i64], data_type: i64) -> Self {
+        let count = dims.iter().product::<i64>().max(1) as usize;
+        let raw: Vec<u8> = (0..count).map(|i| i as u8).collect();
+        let tensor =
+            dims.iter().fold(message(), |m, &dim| m.int(1, dim)).int(2, data_type).text(8, name).bytes(9, &raw);
+        Self(self.0.bytes(5, &tensor.0))
+    }
+
+    fn dequantized(self, inputs: &[&str], output: &str, axis: i64) -> Self {
+        let node = inputs.iter().fold(message(), |node, input| node.text(1, input));
+        let attribute = message().text(1, "axis").int(3, axis).int(20, 2);
+        let node = node.text(2, output).text(3, &format!("/{output}")).text(4, "DequantizeLinear");
+        Self(self.0.bytes(1, &node.bytes(5, &attribute.0).0))
+    }
+}
+
+/// x w of 4 x 16 by 16 x 24, the weight dequantised: scales of these dimensions along an axis, zero points or none.
+fn product(scales: &[i64], zero: Option<i64>, axis: i64) -> Net {
+    let net = Net::default().input("x", &["4", "16"]).integers("w_q", &[16, 24], zero.unwrap_or(3)).weight(
+        "w_scale",
+        scales,
+        |_| 0.01,
+    );
+    let (net, inputs) = match zero {
+        Some(kind) => (net.integers("w_zero", scales, kind), vec!["w_q", "w_scale", "w_zero"]),
+        None => (net, vec!["w_q", "w_scale"]),
+    };
+    net.dequantized(&inputs, "w", axis).node("MatMul", &["x", "w"], "y").output("y")
+}
+
+fn stored(net: &Net) -> (u64, usize) {
+    let workload = net.workload();
+    let weight = workload.tensors.iter().find(|t| t.rows == 16 && t.columns == 24 && t.view.is_none()).unwrap();
+    (weight.stored_bytes(), workload.notes.iter().filter(|note| note.contains("eight bits")).count())
+}
+
+#[test]
+fn weights_are_stored_with_their_scales_and_zero_points() {
+    let elements = 16 * 24;
+    // Columns: fp32 scales, zero points of a byte; the axis may count from the end.
+    assert_eq!(stored(&product(&[24], Some(2), 1)), (elements + 24 * 4 + 24, 1));
+    assert_eq!(stored(&product(&[24], Some(3), -1)), (elements + 24 * 4 + 24, 1));
+    assert_eq!(stored(&product(&[24], None, 1)), (elements + 24 * 4, 1));
+    // One scale, as a number.
+    assert_eq!(stored(&product(&[], Some(2), 1)), (elements + 4 + 1, 1));
+    assert_eq!(stored(&product(&[], None, 1)), (elements + 4, 1));
+    // Scales of rows, along the depth, are not stored so: the weight is of the data type.
+    assert_eq!(stored(&product(&[16], Some(2), 0)), (elements * 2, 0));
+}
+
+#[test]
+fn a_weight_with_rows_of_outputs_has_scales_of_its_rows() {
+    let gemm = |axis: i64, scales: i64| {
+        let node = message().text(1, "x").text(1, "w").text(2, "y").text(3, "/y").text(4, "Gemm");
+        let turned = message().text(1, "transB").int(3, 1).int(20, 2);
+        let net = Net::default()
+            .input("x", &["4", "16"])
+            .integers("w_q", &[24, 16], 3)
+            .weight("w_scale", &[scales], |_| 0.01)
+            .dequantized(&["w_q", "w_scale"], "w", axis);
+        Net(net.0.bytes(1, &node.bytes(5, &turned.0).0)).output("y")
+    };
+    assert_eq!(stored(&gemm(0, 24)), (16 * 24 + 24 * 4, 1));
+    assert_eq!(stored(&gemm(1, 16)), (16 * 24 * 2, 0));
+}
