@@ -73,9 +73,10 @@ const RAILS: u64 = 2;
 pub fn exchange_us(chip: &Bsp, case: ExchangeCase<'_>) -> Option<f64> {
     let cycles = |cycles: f64| cycles / chip.clock_hz as f64 * 1e6;
     let tiles = case.tiles;
-    let Some((first_us, word_us, messages)) = between(chip, case)? else {
+    if case.place == Place::Chip {
         return Some(cycles(on_chip(chip, case.pattern, tiles)));
-    };
+    }
+    let [first_us, word_us, messages] = between(chip, case)?;
     Some(match case.pattern {
         // On its way over the other chip the word passes all tiles.
         Pattern::Broadcast => {
@@ -116,20 +117,20 @@ pub fn exchange_bandwidth(chip: &Bsp, case: ExchangeCase<'_>) -> Option<f64> {
     }
 }
 
-/// Microseconds of the first word over a path between chips, of each further one, and the messages on its busiest link.
-#[expect(clippy::type_complexity, reason = "three figures of one path")]
-fn between(chip: &Bsp, case: ExchangeCase<'_>) -> Option<Option<(f64, f64, f64)>> {
+/// Microseconds of the first word over a path between chips, of each further one, and the messages on its busiest link; `None` on one chip
+/// and without the path.
+fn between(chip: &Bsp, case: ExchangeCase<'_>) -> Option<[f64; 3]> {
     let all = match case.pattern {
         Pattern::AllToAll => case.tiles as f64 * case.tiles as f64,
         _ => case.tiles as f64,
     };
-    Some(match case.place {
+    match case.place {
         Place::Chip => None,
         Place::Link(name) => {
             let link = chip.links.get(name)?;
             // Of all-to-alls only the words between the two chips cross, half of them each way.
             let crossing = if case.pattern == Pattern::AllToAll { all / 4.0 } else { all };
-            Some((link.latency_ns / 1e3, link.message_ns / 1e3, crossing))
+            Some([link.latency_ns / 1e3, link.message_ns / 1e3, crossing])
         }
         Place::Ladder(chips) => {
             let (near, far) = (chip.links.get("board")?, chip.links.get("indirect")?);
@@ -137,9 +138,9 @@ fn between(chip: &Bsp, case: ExchangeCase<'_>) -> Option<Option<(f64, f64, f64)>
             let rungs = (chips / 2).saturating_sub(2) as f64;
             let first = far.latency_ns + rungs * (far.latency_ns - near.latency_ns).max(0.0);
             let one_way = all / 2.0 / RAILS as f64;
-            Some((first / 1e3, far.message_ns / 1e3, one_way))
+            Some([first / 1e3, far.message_ns / 1e3, one_way])
         }
-    })
+    }
 }
 
 /// Cycles of a pattern on one chip.

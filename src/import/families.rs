@@ -139,7 +139,7 @@ impl Fields {
         let attention_bias = self.flag("attention_bias", false)? && !llama.bias;
         let mut architecture = match family {
             "gpt2" => Architecture { position: Position::Learned(sequence), ..base },
-            "opt" => self.opt(base, sequence)?,
+            "opt" => self.opt(&base, sequence)?,
             "llama" | "mistral" | "mixtral" | "phi3" => {
                 Architecture { extras: Extras { attention_bias, ..base.extras }, ..llama }
             }
@@ -257,7 +257,7 @@ impl Fields {
         })
     }
 
-    fn opt(&self, base: Architecture, sequence: u64) -> Result<Architecture, Diagnostic> {
+    fn opt(&self, base: &Architecture, sequence: u64) -> Result<Architecture, Diagnostic> {
         if self.any(&["word_embed_proj_dim"])?.is_some_and(|width| width != base.hidden) {
             let why = "`word_embed_proj_dim` is not `hidden_size`: projections of embeddings are not modelled";
             return Err(self.refused(why));
@@ -268,7 +268,7 @@ impl Fields {
             position: Position::Learned(sequence + 2),
             activation: if is_relu { Activation::Relu } else { Activation::Gelu },
             post_norm: !self.flag("do_layer_norm_before", true)?,
-            ..base
+            ..*base
         })
     }
 

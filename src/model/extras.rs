@@ -24,7 +24,7 @@ pub struct Extras {
     /// Layers at the front whose feed-forward block has no experts.
     pub dense_layers: u64,
     /// Tokens are patches of images with so many values, which a product embeds; only the first token of an image has logits.
-    pub patches: Option<u64>,
+    pub patches: Option<u32>,
     /// Some or all layers have a recurrence in the place of attention.
     pub mamba: Option<Mamba>,
 }

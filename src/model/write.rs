@@ -360,7 +360,7 @@ impl Writer<'_> {
     /// Sizes that only some models have.
     fn dims_of_extras(&self) -> Vec<(&'static str, u64)> {
         let a = &self.options.architecture;
-        let mut dims = vec![("query_width", a.heads * a.head()), ("patch", a.extras.patches.unwrap_or(0))];
+        let mut dims = vec![("query_width", a.heads * a.head()), ("patch", u64::from(a.extras.patches.unwrap_or(0)))];
         if let Some(Latent { query, key, plain, rotated, value }) = a.extras.latent {
             dims.extend([("key_latent", key), ("query_latent", query.unwrap_or(0)), ("plain", plain)]);
             dims.extend([("rotated", rotated), ("plain_width", a.heads * plain), ("latent_width", a.heads * key)]);

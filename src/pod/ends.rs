@@ -20,7 +20,7 @@ impl Job {
         let a = &self.architecture;
         let positions = if let Position::Learned(rows) = a.position { rows.max(self.sequence) * a.hidden } else { 0 };
         let tokens = match a.extras.patches {
-            Some(values) => (values + u64::from(a.bias)) * a.hidden,
+            Some(values) => (u64::from(values) + u64::from(a.bias)) * a.hidden,
             None => self.logits_parameters(),
         };
         tokens + positions
@@ -46,7 +46,7 @@ impl Job {
     /// FLOP of the products of embedding and logits in one forward pass of one sequence.
     pub(super) fn ends_flops(&self) -> f64 {
         let a = &self.architecture;
-        let patches = self.sequence as f64 * (a.extras.patches.unwrap_or(0) * a.hidden) as f64;
+        let patches = self.sequence as f64 * (u64::from(a.extras.patches.unwrap_or(0)) * a.hidden) as f64;
         2.0 * (patches + self.predicted_tokens() as f64 * (a.hidden * a.vocabulary) as f64)
     }
 }

@@ -311,7 +311,7 @@ pub(super) fn expert_products(job: &Job, experts: &Experts, rows: &[u64], parts:
 pub(super) fn embedding(job: &Job) -> Passes {
     let Shape { rows, hidden, .. } = Shape::new(job);
     let (mut first, mut backward) = (Shape::stream(rows, hidden, 4), Shape::stream(rows, hidden, 6));
-    if let Some(values) = job.architecture.extras.patches {
+    if let Some(values) = job.architecture.extras.patches.map(u64::from) {
         // The product and its bias; the gradients of both.
         (first, backward) = (Shape::product(rows, hidden, values), Shape::product(hidden, values, rows));
     }

@@ -16,7 +16,7 @@ use crate::mode::Mode;
 use crate::workload::{self, Workload};
 use crate::{systolic, wafer};
 
-/// Members that a node of the fabric copies to (Cerebras, SwarmX: 1:4).
+/// Members that a node of the fabric copies to (Cerebras, `SwarmX`: 1:4).
 const FABRIC_FANOUT: u64 = 4;
 
 /// Times of all pieces on systolic arrays.

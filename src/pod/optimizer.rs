@@ -48,7 +48,7 @@ fn of_stage(job: &Job, stage: u64) -> [Vec<(u64, u64, u64)>; 2] {
     }
     let tokens = (1, a.vocabulary.div_ceil(p.tp), a.hidden);
     if stage == 0 {
-        list.push(a.extras.patches.map_or(tokens, |values| (1, values, a.hidden)));
+        list.push(a.extras.patches.map_or(tokens, |values| (1, u64::from(values), a.hidden)));
         if let Position::Learned(rows) = a.position {
             list.push((1, rows, a.hidden));
         }

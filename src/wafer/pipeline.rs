@@ -159,8 +159,11 @@ fn items(workload: &Workload) -> u64 {
     instances.or_else(rows).unwrap_or(1).max(1)
 }
 
+/// Tensors with their bytes.
+type Bytes = Vec<(TensorId, f64)>;
+
 /// Tensors that enter the graph and leave it, with their bytes, weights left out.
-fn crossing(workload: &Workload) -> (Vec<(TensorId, f64)>, Vec<(TensorId, f64)>) {
+fn crossing(workload: &Workload) -> (Bytes, Bytes) {
     let of = |role: TensorRole| {
         let all = workload.tensors.iter_enumerated().filter(|(_, tensor)| tensor.role == role && tensor.view.is_none());
         all.map(|(id, tensor)| (id, tensor.stored_bytes() as f64 * tensor.repeat as f64)).collect()
@@ -279,16 +282,13 @@ fn ways(chip: &Wafer, matrix: Option<&Matrix>, functions: f64) -> Vec<Way> {
             all.push(Way { cycles: way.cycles + functions, on_links: way.on_links && way.cycles > functions, ..way });
         }
     };
-    match matrix {
-        Some(matrix) => {
-            for slices in sizes(matrix.depth) {
-                sizes(matrix.columns).filter_map(|groups| matrix.way(chip, (slices, groups))).for_each(&mut add);
-            }
+    if let Some(matrix) = matrix {
+        for slices in sizes(matrix.depth) {
+            sizes(matrix.columns).filter_map(|groups| matrix.way(chip, (slices, groups))).for_each(&mut add);
         }
-        None => {
-            let of = |cores| Way { cores, cycles: 0.0, on_links: false, slices: cores, groups: 1, link_bytes: 0.0 };
-            sizes(chip.core.count).map(of).for_each(add);
-        }
+    } else {
+        let of = |cores| Way { cores, cycles: 0.0, on_links: false, slices: cores, groups: 1, link_bytes: 0.0 };
+        sizes(chip.core.count).map(of).for_each(add);
     }
     all.sort_by(|a, b| a.cores.cmp(&b.cores).then(a.cycles.total_cmp(&b.cycles)));
     let mut least = f64::INFINITY;
