@@ -332,7 +332,7 @@ pub(super) struct MapArgs {
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
     /// gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt-13b, gpt3-175b, gpt-1t, llama2-7b, llama2-70b, llama3-8b, llama3-70b, bloom-176b,
-    /// mistral-7b, falcon-40b, bert-base, bert-large, vit-base, vit-large, vit-huge; or gpt or llama
+    /// mistral-7b, falcon-40b, bert-base, bert-large, vit-base, vit-large, vit-huge, mamba2-130m, mamba2-780m, mamba2-2.7b, switch-1.6t; or gpt or llama
     #[arg(value_name = "NAME")]
     pub(super) name: String,
     /// What is done with it

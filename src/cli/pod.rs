@@ -40,8 +40,8 @@ Examples:
       --parallel tp=1 --batch 32 --arrivals 4
 
   # Llama-3-8B drafts four tokens at a time for Llama-3-70B, three in four of which it accepts
-  rdusim pod arch/systems/dgx-a100.toml --model llama3-70b --phase decode --parallel tp=8 --batch 4 --seq 1024 \\
-      --draft llama3-8b --speculate 4 --accept 0.75";
+  rdusim pod arch/systems/dgx-a100.toml --model llama3-70b --phase decode --parallel tp=8 \\
+      --batch 4 --seq 1024 --draft llama3-8b --speculate 4 --accept 0.75";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PodPhase {

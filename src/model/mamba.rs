@@ -62,7 +62,11 @@ impl Mamba {
         let chunk = self.chunk_of(sequence);
         if !sequence.is_multiple_of(chunk) {
             let title = format!("a sequence of {sequence} tokens is no multiple of the chunk of {chunk} rows");
-            return Some((title, "give `--sequence` that is, or another `--chunk`".to_owned()));
+            return Some((
+                title,
+                "give a sequence that is (`--sequence`, `--seq` of `import`), or another `--chunk` of `rdusim model`"
+                    .to_owned(),
+            ));
         }
         if chunk > 1 && self.groups > 1 {
             let title = format!("{} groups of heads: the chunked form is written for one group", self.groups);

@@ -5,15 +5,16 @@
 //! between the memory outside and the wafers copies the former and adds up the latter on the way (Lie, *Cerebras Architecture Deep
 //! Dive*, Hot Chips 34), so that replicas share no collectives and see a longer way to the memory.
 
+use super::choices::Offload;
 use super::graph::{self, Piece};
 use super::parallel::{Job, Recompute, Schedule};
 use super::pass::{PieceTime, Pieces};
 use super::system::{Stack, System};
-use crate::arch::{Systolic, Wafer};
+use crate::arch::{AnyChip, Systolic, Wafer};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::KernelCost;
 use crate::mode::Mode;
-use crate::workload::{self, Workload};
+use crate::workload::{self, Phase, Workload};
 use crate::{systolic, wafer};
 
 /// Members that a node of the fabric copies to (Cerebras, `SwarmX`: 1:4).
@@ -48,22 +49,42 @@ pub(super) fn on_wafer(system: &System, chip: &Wafer, stack: &Stack, job: &Job) 
     let workload = workload_of(&graph::whole(job)?)?;
     let outcome = wafer::run(&chip, &workload, &[Mode::Fused])?.remove(0);
     let piece = Piece::Layers(job.layers_of_part());
+    let mut layers = PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome);
     // The optimiser's step is done outside.
-    let layers = PieceTime {
-        update: KernelCost::default(),
-        ..PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome)
-    };
+    layers.update = KernelCost::default();
+    if job.parallel.recompute == Recompute::Full {
+        let of_layers =
+            outcome.sections.iter().filter(|of| of.phase == Phase::Forward && of.repeat == job.architecture.layers);
+        let cycles: u64 = of_layers.map(|section| section.cycles - section.launch_cycles).sum();
+        let again = cycles as f64 / chip.clock_hz as f64 * stack.kernel_factor;
+        let both = layers.backward.compute + layers.backward.recompute;
+        (layers.backward.recompute, layers.backward.compute) = (again.min(both), both - again.min(both));
+    }
     Ok(Pieces { layers, ..Pieces::default() })
 }
 
-/// Refuses what wafers do not divide.
+/// Refuses what systolic arrays and wafers do not do, before anything is simulated.
 ///
 /// # Errors
 /// The keys to leave out.
-pub(super) fn check_wafers(chip: &str, job: &Job) -> Result<(), Diagnostic> {
+pub(super) fn check_chip(system: &System, job: &Job) -> Result<(), Diagnostic> {
+    match &system.chip {
+        AnyChip::Systolic(chip) => check(job, &chip.name),
+        AnyChip::Wafer(chip) => check_wafers(&chip.name, job),
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Bsp(_) => Ok(()),
+    }
+}
+
+/// Refuses what wafers do not divide.
+fn check_wafers(chip: &str, job: &Job) -> Result<(), Diagnostic> {
     check(job, chip)?;
     let p = &job.parallel;
-    if p.tp > 1 || p.pp > 1 || p.zero > 0 || p.schedule.parts() > 1 || p.offload.moves_in_passes() {
+    if job.predicted.is_some() || job.architecture.extras.patches.is_some() {
+        let title =
+            format!("{chip} has the whole model as one graph: logits of some tokens alone are not modelled there");
+        return Err(Diagnostic::new(title).with_help("leave `--predicted-tokens` out, and name a model of text"));
+    }
+    if p.tp > 1 || p.pp > 1 || p.zero > 0 || p.schedule.parts() > 1 || p.offload != Offload::default() {
         let title = format!("{chip} trains data parallel: a wafer has all layers, and no part of the weights");
         let help = "leave tp, pp, zero, offload and schedules with parts out of `--parallel`; dp counts wafers";
         return Err(Diagnostic::new(title).with_help(help));
@@ -95,11 +116,7 @@ fn check(job: &Job, chip: &str) -> Result<(), Diagnostic> {
         (p.seq_chunks > 1, "parts of sequences", "leave seq_chunks out of `--parallel`"),
         (job.experts().is_some(), "experts", "`rdusim pod dgx-a100` trains them"),
         (job.has_uneven_blocks(), "stages with halves of layers", "give whole layers to `--stage-layers`"),
-        (
-            p.tiled.is_chosen(),
-            "tp2, io_tiles, memory_share, score_dropout and phases",
-            "leave them out of `--parallel`",
-        ),
+        (p.tiled.is_chosen(), "tp2, io_tiles, memory_share and score_dropout", "leave them out of `--parallel`"),
         (job.architecture.post_norm, "norms behind the layers", "use a pre-norm GPT or Llama model"),
         (p.recompute == Recompute::Selective, "recompute=selective", "use none or full"),
     ];

@@ -2,6 +2,7 @@
 
 use super::choices::{Offload, Optimizer};
 use super::memory::{of_host, of_job};
+use super::on_kernels::check_chip;
 use super::parallel::{Job, Recompute, Schedule};
 use super::system::{StackKind, System};
 use crate::arch::AnyChip;
@@ -41,7 +42,10 @@ impl Room<'_> {
         for change in changes {
             (change.apply)(&mut job);
         }
-        if job.check().is_err() || job.parallel.chips() > self.system.most_chips() {
+        if job.check().is_err()
+            || check_chip(self.system, &job).is_err()
+            || job.parallel.chips() > self.system.most_chips()
+        {
             return None;
         }
         let peak = of_job(&job, self.stack).peak();

@@ -64,7 +64,7 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
             let title = "tp2, io_tiles, memory_share and score_dropout are modelled on chips of tiles only";
             Err(Diagnostic::new(title).with_help("leave them out of `--parallel`"))
         }
-        AnyChip::Rdu(_) if job.parallel.tiled.is_phased() => {
+        AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) if job.parallel.tiled.is_phased() => {
             let title = "schedule=phased:LAYERS is modelled on GPUs and chips of tiles only";
             Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"))
         }

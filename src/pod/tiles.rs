@@ -133,7 +133,15 @@ pub(super) fn least_pieces(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Piece
     let mut layers = one.layers;
     layers.forward = least(one.layers.forward, two.forward);
     layers.backward = least(one.layers.backward, two.backward);
-    Ok(Pieces { layers, ..one })
+    // A plan that is slower may take fewer joules.
+    let without = |piece: PieceTime| PieceTime {
+        forward: Pass { joules: 0.0, ..piece.forward },
+        backward: Pass { joules: 0.0, ..piece.backward },
+        update: KernelCost { joules: 0.0, ..piece.update },
+        ..piece
+    };
+    let [layers, embedding, logits] = [layers, one.embedding, one.logits].map(without);
+    Ok(Pieces { layers, embedding, logits, ..one })
 }
 
 /// Times of all pieces as phases. A micro-batch's pass has its share of what a phase waits for; the update is that of all phases.

@@ -108,9 +108,7 @@ pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result
             Diagnostic::new(title).with_help("chips are tp x pp x dp x cp; the system file's levels say how many")
         );
     }
-    if let AnyChip::Wafer(chip) = &system.chip {
-        on_kernels::check_wafers(&chip.name, job)?;
-    }
+    on_kernels::check_chip(system, job)?;
     let comm = tensor_comm(system, stack, job)?;
     let pieces = pieces(system, stack, job, &comm)?;
     step_of(system, stack, job, detail, (&comm, pieces))
@@ -488,7 +486,9 @@ impl Builder<'_> {
         notes.extend(phased::note(self.system, job, self.pieces.streamed));
         notes.extend(self.pieces.swapped.note(job));
         notes.extend(job.stale_note());
-        let gradients = if p.shards_passes() {
+        let gradients = if self.stack.kind.reduces_on_the_way() {
+            "gradients are added up on their way to the memory outside"
+        } else if p.shards_passes() {
             "gradients are scattered beside the backward passes"
         } else {
             "gradients are reduced after the last backward pass"

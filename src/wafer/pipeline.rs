@@ -88,8 +88,11 @@ pub(super) fn run(
     let fill: f64 =
         stages.iter().zip(&chosen).map(|(stage, way)| stage.copies as f64 * (way.cycles + hops(way))).sum::<f64>()
             + latency;
-    let steady = period * items.saturating_sub(1) as f64;
+    // Nothing moves faster than the edge: of few items the first ones' own ways in and out count.
+    let edge = latency + io * items as f64;
+    let steady = (period * items.saturating_sub(1) as f64).max(edge - fill);
     let limit = match () {
+        () if edge >= fill + period * items.saturating_sub(1) as f64 => Limit::Memory,
         () if fill > steady => Limit::Fill,
         () if io > slowest.cycles => Limit::Memory,
         () if slowest.on_links => Limit::Link,
@@ -108,14 +111,18 @@ pub(super) fn run(
             let maker =
                 |tensor: TensorId| list.iter().any(|&op| workload.base(workload.operators[op].output) == tensor);
             let busy = way.cycles * items as f64;
+            // What a repeated operator moves is counted once for every repetition.
+            let of_a_copy = |list: Vec<(TensorId, f64)>| {
+                list.into_iter().map(|(tensor, bytes)| (tensor, bytes / stage.copies as f64)).collect()
+            };
             Timed {
                 cycles: busy,
                 limit,
                 busiest_cycles: busy,
                 mean_cycles: busy,
                 units: way.cores * stage.copies,
-                reads: moved(&inward, &first_reader),
-                writes: moved(&outward, &maker),
+                reads: of_a_copy(moved(&inward, &first_reader)),
+                writes: of_a_copy(moved(&outward, &maker)),
                 buffer_bytes: stage.sram_bytes * items as f64,
                 link_bytes: way.link_bytes * items as f64,
                 macs: stage.macs * items as f64,
@@ -130,11 +137,10 @@ pub(super) fn run(
         .collect();
     let machine = account::machine(chip, workload, Mode::Fused);
     let mut outcome = kernels::pipeline(&machine, workload, lists, &timed, (fill + steady, limit));
+    let copies: u64 = stages.iter().map(|stage| stage.copies).sum();
     outcome.notes = vec![
         format!(
-            "a pipeline of {} operators side by side: {items} items, a period of {period:.0} cycles, {:.0} cycles through all",
-            stages.iter().map(|stage| stage.copies).sum::<u64>(),
-            fill
+            "a pipeline of {copies} operators side by side: {items} items, a period of {period:.0} cycles, {fill:.0} cycles through all"
         ),
         format!(
             "weights stay on the wafer; with what waits between operators they take {} of {}",
@@ -193,12 +199,23 @@ fn stage(chip: &Wafer, workload: &Workload, list: &[OperatorId], items: f64) -> 
     let functions: f64 = list.iter().map(|&op| function_cycles(chip, workload, op) / items).sum();
     let element = workload.tensors[workload.operators[list[0]].output].dtype.bytes() as f64;
     let macs = matrix.as_ref().map_or(0.0, Matrix::all_macs);
+    let held = matrix.as_ref().filter(|matrix| matrix.stays).map_or(0.0, Matrix::bytes);
+    // Tables, gains and biases.
+    let second = gemm.and_then(|op| workload.operators[op].inputs.get(1)).map(|&t| workload.base(t));
+    let mut others: Vec<TensorId> =
+        list.iter().flat_map(|&op| &workload.operators[op].inputs).map(|&t| workload.base(t)).collect();
+    others.sort_unstable();
+    others.dedup();
+    let is_other = |t: &TensorId| workload.tensors[*t].role == TensorRole::Weight && Some(*t) != second;
+    let beside: f64 = others.into_iter().filter(is_other).map(|t| workload.tensors[t].stored_bytes() as f64).sum();
+    let room = chip.core.sram_bytes as f64 * chip.core.activation_share;
+    let least = (beside / room).ceil() as u64;
     Stage {
         copies,
-        ways: ways(chip, matrix.as_ref(), functions),
+        ways: ways(chip, matrix.as_ref(), (functions, least)),
         macs,
         sram_bytes: macs * (element + 2.0 * SUM_BYTES) + functions * element,
-        weight_bytes: matrix.as_ref().filter(|matrix| matrix.stays).map_or(0.0, Matrix::bytes),
+        weight_bytes: held + beside,
     }
 }
 
@@ -274,10 +291,12 @@ fn sizes(most: u64) -> impl Iterator<Item = u64> {
 }
 
 /// All ways to lay a stage on the wafer that are faster than any with fewer cores.
-fn ways(chip: &Wafer, matrix: Option<&Matrix>, functions: f64) -> Vec<Way> {
+///
+/// `functions`: cycles of one core, and `least` cores, which have room for what else the stage keeps.
+fn ways(chip: &Wafer, matrix: Option<&Matrix>, (functions, least): (f64, u64)) -> Vec<Way> {
     let mut all: Vec<Way> = Vec::new();
     let mut add = |way: Way| {
-        if way.cores <= chip.core.count {
+        if (least..=chip.core.count).contains(&way.cores) {
             let functions = functions / way.cores as f64;
             all.push(Way { cycles: way.cycles + functions, on_links: way.on_links && way.cycles > functions, ..way });
         }
@@ -291,10 +310,10 @@ fn ways(chip: &Wafer, matrix: Option<&Matrix>, functions: f64) -> Vec<Way> {
         sizes(chip.core.count).map(of).for_each(add);
     }
     all.sort_by(|a, b| a.cores.cmp(&b.cores).then(a.cycles.total_cmp(&b.cycles)));
-    let mut least = f64::INFINITY;
+    let mut shortest = f64::INFINITY;
     all.retain(|way| {
-        let is_faster = way.cycles < least;
-        least = least.min(way.cycles);
+        let is_faster = way.cycles < shortest;
+        shortest = shortest.min(way.cycles);
         is_faster
     });
     all
@@ -355,6 +374,7 @@ fn too_large_bytes(chip: &Wafer, workload: &Workload, held: f64) -> Diagnostic {
 mod tests {
     use super::super::tests::{chip, loaded};
     use super::*;
+    use crate::model::{Options, Phase};
     use crate::wafer;
 
     fn pipeline(sets: &[&str], workload: &Workload) -> Result<Outcome, Diagnostic> {
@@ -397,6 +417,28 @@ mod tests {
         // Four activations of two bytes and four sums of four for each core.
         assert_eq!(on(2, 4), Some((8, 9.0, 8.0 * 24.0)));
         assert_eq!(on(1, 1), Some((1, 8.0 * 5.0, 16.0)));
+    }
+
+    #[test]
+    fn no_byte_crosses_the_edge_faster_than_it_can() {
+        let (gpt2, _) = crate::model::preset("gpt2").unwrap();
+        for (phase, batch, tokens) in
+            [(Phase::Prefill, 4, 512), (Phase::Decode, 1, 65_536), (Phase::Decode, 64, 512), (Phase::Forward, 2, 64)]
+        {
+            let options = Options::new("gpt2", gpt2, phase, batch, tokens);
+            let text = crate::model::write(&options).unwrap();
+            let workload = crate::workload::parse("gpt2", &text, &[], 0).unwrap();
+            let outcome = pipeline(&[], &workload).unwrap();
+            let seconds = outcome.cycles as f64 / 1.1e9;
+            let moved = outcome.traffic().off_chip_bytes() as f64;
+            assert!(moved / seconds <= 150e9, "{phase:?} {batch} {tokens}: {moved} bytes in {seconds} s");
+            let own = |role: TensorRole| {
+                let all = workload.tensors.iter().filter(|tensor| tensor.role == role && tensor.view.is_none());
+                all.map(|tensor| tensor.stored_bytes() * tensor.repeat).sum::<u64>() as f64
+            };
+            let expected = own(TensorRole::Input) + own(TensorRole::Output);
+            assert!((moved / expected - 1.0).abs() < 0.01, "{phase:?}: {moved}, expected {expected}");
+        }
     }
 
     #[test]

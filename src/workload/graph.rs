@@ -305,7 +305,9 @@ impl Workload {
             tensor.name
         );
         let error =
-            Diagnostic::new(title).with_help("leave its `storage` out, or choose an RDU or a GPU with `--arch`");
+            Diagnostic::new(title).with_help(
+                "leave its `storage` out (of an ONNX graph in the file that `rdusim import` writes), or choose an RDU or a GPU with `--arch`",
+            );
         Err(match &tensor.declared {
             Some(origin) => error.with_origin(Origin { label: format!("stored as {format}"), ..origin.clone() }),
             None => error,

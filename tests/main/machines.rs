@@ -105,8 +105,34 @@ fn wafers_take_their_share_of_a_batch_and_wait_a_little_longer_for_weights() {
     // Of the layers that are computed again only their inputs are kept, so that so large a batch fits.
     let large = step("cs2-cluster --model gpt-13b --batch 12 --micro-batch 12 --seq 2048 --parallel recompute=full");
     assert!(large["mfu"].as_f64().expect("a share") > 0.02);
+    for step in [&one, &sixteen, &large] {
+        let parts: f64 = step["time_s"].as_object().expect("parts").values().filter_map(Value::as_f64).sum();
+        assert!((parts / seconds(step, "step") - 1.0).abs() < 1e-6, "{parts}");
+        assert!(seconds(step, "step") >= step["bound_s"].as_f64().expect("a bound"));
+    }
+}
+
+#[test]
+fn what_other_chips_do_is_refused_by_name() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let words = "pod cs2-cluster --model gpt2 --phase training --batch 8 --parallel tp=2";
-    let (code, stdout, stderr) = rdusim(directory.path(), &words.split(' ').collect::<Vec<_>>());
-    assert!(code == Some(2) && stdout.is_empty() && stderr.contains("data parallel"), "{stderr}");
+    let wafers = ["tp=2", "pp=2", "dp=2,zero=1", "offload=optimizer", "recompute=full,schedule=phased:2"];
+    let arrays = [
+        "schedule=zb-h1,pp=2",
+        "recompute=selective",
+        "recompute=full,schedule=phased:2",
+        "tp2=2,tp=2",
+        "seq_chunks=2",
+    ];
+    let cases = wafers.map(|keys| ("cs2-cluster", keys)).into_iter().chain(arrays.map(|keys| ("tpu-v4-64", keys)));
+    for (system, keys) in cases {
+        let words = format!("pod {system} --model gpt2 --phase training --batch 8 --parallel {keys}");
+        let (code, stdout, stderr) = rdusim(directory.path(), &words.split(' ').collect::<Vec<_>>());
+        assert!(code == Some(2) && stdout.is_empty() && stderr.contains("error: "), "{system} {keys}: {stderr}");
+    }
+    // A search offers nothing that is refused.
+    let found = step("cs2-cluster --model gpt2 --batch 8 --seq 128 --chips 4 --search");
+    for candidate in found["candidates"].as_array().expect("candidates") {
+        assert_eq!(candidate["parallel"]["zero"], 0, "{candidate}");
+        assert_eq!(candidate["parallel"]["tp"], 1, "{candidate}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::choices::Mixture;
+use super::super::on_kernels::check_chip;
 use super::super::parallel::{Job, Parallel, Recompute, Schedule};
 use super::super::system::{Stack, StackKind, System};
 use crate::diagnostics::Diagnostic;
@@ -172,7 +173,7 @@ impl Search<'_> {
                         let parallel =
                             Parallel { tp, pp, dp, sp: sp == 1, schedule, recompute, zero, experts, ..*base };
                         let jobs = micros.iter().map(|&micro_batch| Job { parallel, micro_batch, ..self.base.clone() });
-                        list.extend(jobs.filter(|job| job.check().is_ok()));
+                        list.extend(jobs.filter(|job| job.check().is_ok() && check_chip(self.system, job).is_ok()));
                     }
                 }
             }
