@@ -139,7 +139,7 @@ mod tests {
         let made = product(numbers.iter().map(|&x| Real::exact(x)));
         assert!((made.value + 0.25).abs() < 1e-15 && made.error < 1e-7);
         assert_eq!(product(std::iter::empty()), Real::exact(1.0));
-        // h = 3, then 0.25 x 3 + 1 = 1.75, then -2 x 1.75 + 5 = 1.5; a sequence of two rows begins anew with 5.
+        // h = 3, then 0.25 x 3 + 1 = 1.75, then -2 x 1.75 + 5 = 1.5; after a sequence of two rows the next begins with 5.
         let of = |row: usize, _: usize| (Real::exact(numbers[row]), Real::exact([3.0, 1.0, 5.0][row]));
         let values = |sequence: usize, is_after: bool| -> Vec<f64> {
             scanned(3, 1, sequence, is_after, &of).iter().map(|row| row[0].value).collect()
