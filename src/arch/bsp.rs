@@ -60,6 +60,8 @@ pub struct BspLink {
     pub latency_ns: f64,
     /// Nanoseconds that a further message at the same time adds.
     pub message_ns: f64,
+    /// Directions whose messages do not wait for each other: 2, or 1 where all wait in one line. Bytes have both.
+    pub message_directions: u64,
 }
 
 /// How a sparse weight is multiplied.

@@ -74,6 +74,7 @@ struct LinkSpec {
     pair_gb_per_s: Spanned<Real>,
     latency_ns: Spanned<Real>,
     message_ns: Spanned<Real>,
+    message_directions: Option<Spanned<Count>>,
 }
 
 /// `[program]`
@@ -224,6 +225,10 @@ fn links(
             pair_bytes_per_s: rate("pair_gb_per_s", &link.pair_gb_per_s)?,
             latency_ns: time("latency_ns", &link.latency_ns)?,
             message_ns: time("message_ns", &link.message_ns)?,
+            message_directions: match &link.message_directions {
+                Some(count) => source.count(&format!("links.{name}.message_directions"), count, 1..=2)?,
+                None => 2,
+            },
         };
         links.insert(name.to_owned(), link);
     }

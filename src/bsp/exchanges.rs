@@ -107,7 +107,7 @@ pub fn exchange_bandwidth(chip: &Bsp, case: ExchangeCase<'_>) -> Option<f64> {
         Place::Chip => Some(rate * streams),
         Place::Link(name) => {
             let link = chip.links.get(name)?;
-            Some(link.bytes_per_s.min(link.pair_bytes_per_s * streams))
+            Some((link.bytes_per_s * directions(chip, case) as f64).min(link.pair_bytes_per_s * streams))
         }
         Place::Ladder(_) => {
             // Both directions of the rails of its middle.
@@ -115,6 +115,11 @@ pub fn exchange_bandwidth(chip: &Bsp, case: ExchangeCase<'_>) -> Option<f64> {
             Some((2 * RAILS) as f64 * link.bytes_per_s)
         }
     }
+}
+
+/// Directions in which pairs between two chips send: more pairs than a chip has tiles start on both.
+fn directions(chip: &Bsp, case: ExchangeCase<'_>) -> u64 {
+    if case.pattern == Pattern::Pairs && case.tiles > chip.tile.count { 2 } else { 1 }
 }
 
 /// Microseconds of the first word over a path between chips, of each further one, and the messages on its busiest link; `None` on one chip
@@ -129,7 +134,8 @@ fn between(chip: &Bsp, case: ExchangeCase<'_>) -> Option<[f64; 3]> {
         Place::Link(name) => {
             let link = chip.links.get(name)?;
             // Of all-to-alls only the words between the two chips cross, half of them each way.
-            let crossing = if case.pattern == Pattern::AllToAll { all / 4.0 } else { all };
+            let ways = directions(chip, case).min(link.message_directions) as f64;
+            let crossing = if case.pattern == Pattern::AllToAll { all / 4.0 } else { all / ways };
             Some([link.latency_ns / 1e3, link.message_ns / 1e3, crossing])
         }
         Place::Ladder(chips) => {
