@@ -188,8 +188,7 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
         let (model, architecture, sequence) = import::architecture(Path::new(name), keeps_experts)?;
         let without = Extras { experts: None, ..architecture.extras };
         if let Some(part) = (Architecture { extras: without, ..architecture }).unusual() {
-            let title = format!("`--model {name}`: {model} has {part}, which are not modelled on many chips yet");
-            return Err(Diagnostic::new(title).with_help("`rdusim compare --workload` runs it on one chip"));
+            return Err(not_on_many_chips(name, &model, part));
         }
         return Ok((model, architecture, sequence));
     }
@@ -199,11 +198,19 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
         return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
     }
     let (architecture, sequence) = preset(&name)?;
+    if let Some(part) = architecture.unusual().filter(|_| architecture.extras.mamba.is_some()) {
+        return Err(not_on_many_chips(&name, &name, part));
+    }
     if architecture.extras.experts.is_some() && !keeps_experts {
         let title = format!("{name} has experts, which are modelled on GPUs alone");
         return Err(Diagnostic::new(title).with_help("name another model, or a system of GPUs such as dgx-a100"));
     }
     Ok((name, architecture, sequence))
+}
+
+fn not_on_many_chips(asked: &str, model: &str, part: &str) -> Diagnostic {
+    let title = format!("`--model {asked}`: {model} has {part}, which are not modelled on many chips yet");
+    Diagnostic::new(title).with_help("`rdusim compare --workload` runs it on one chip")
 }
 
 /// The stack that was named, else the first of the system file, and a note says so: what a step costs depends on its

@@ -65,18 +65,18 @@ pub(super) struct RequestArgs {
     /// Requests that arrive at random, so many a second on average
     #[arg(long, value_name = "RATE")]
     pub(super) arrivals: Option<f64>,
-    /// Of these, how many
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(super) requests: u64,
-    /// Of these, mean tokens of a prompt; each from half to one and a half times as many
-    #[arg(long, value_name = "N", default_value_t = 1024)]
-    pub(super) prompt_tokens: u64,
-    /// Of these, mean tokens of an answer, spread in the same way
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub(super) output_tokens: u64,
-    /// Of these, the seed of the generator
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    pub(super) seed: u64,
+    /// Of these, how many [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(super) requests: Option<u64>,
+    /// Of these, mean tokens of a prompt; each from half to one and a half times as many [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub(super) prompt_tokens: Option<u64>,
+    /// Of these, mean tokens of an answer, spread in the same way [default: 256]
+    #[arg(long, value_name = "N")]
+    pub(super) output_tokens: Option<u64>,
+    /// Of these, the seed of the generator [default: 1]
+    #[arg(long, value_name = "SEED")]
+    pub(super) seed: Option<u64>,
     /// Tokens whose keys and values a replica holds at most [default: what fits the fastest memory beside the weights]
     #[arg(long, value_name = "N")]
     pub(super) kv_tokens: Option<u64>,
@@ -84,15 +84,35 @@ pub(super) struct RequestArgs {
     /// simulated again
     #[arg(long, value_name = "FILE")]
     pub(super) grid: Option<PathBuf>,
-    /// Share of each prompt, from its start, whose keys and values are at hand from requests before
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    pub(super) prefix_share: f64,
-    /// Tokens of prompts that start in one iteration at most; a longer prompt starts alone
-    #[arg(long, value_name = "N", default_value_t = 8192, conflicts_with = "prefill_chunk")]
-    pub(super) prefill_tokens: u64,
+    /// Share of each prompt, from its start, whose keys and values are at hand from requests before [default: 0]
+    #[arg(long, value_name = "SHARE")]
+    pub(super) prefix_share: Option<f64>,
+    /// Tokens of prompts that start in one iteration at most; a longer prompt starts alone [default: 8192]
+    #[arg(long, value_name = "N", conflicts_with = "prefill_chunk")]
+    pub(super) prefill_tokens: Option<u64>,
     /// Prompts go with the tokens of requests that run, in parts of so many tokens of a pass at most, in place of alone
     #[arg(long, value_name = "N")]
     pub(super) prefill_chunk: Option<u64>,
+}
+
+impl RequestArgs {
+    /// The first option that is given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--trace", self.trace.is_some()),
+            ("--arrivals", self.arrivals.is_some()),
+            ("--requests", self.requests.is_some()),
+            ("--prompt-tokens", self.prompt_tokens.is_some()),
+            ("--output-tokens", self.output_tokens.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--kv-tokens", self.kv_tokens.is_some()),
+            ("--grid", self.grid.is_some()),
+            ("--prefix-share", self.prefix_share.is_some()),
+            ("--prefill-tokens", self.prefill_tokens.is_some()),
+            ("--prefill-chunk", self.prefill_chunk.is_some()),
+        ];
+        options.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
 }
 
 /// A model that drafts tokens, which the other one verifies.

@@ -16,6 +16,10 @@ use super::{output, progress};
 
 /// What `rdusim pod` was asked for.
 pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
+    if let Some(flag) = args.requests.given().filter(|_| args.phase != PodPhase::Requests) {
+        let title = format!("`{flag}` is for `--phase requests`");
+        return Err(Diagnostic::new(title).with_help(format!("leave `{flag}` out")).into());
+    }
     match args.phase {
         PodPhase::Training => training(args),
         PodPhase::Prefill => serve(args, Phase::Prefill),
@@ -98,10 +102,10 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
         (Some(path), _) => pod::read_trace(&path.display().to_string(), &read(path)?)?,
         (None, Some(per_s)) => pod::drawn(&Arrivals {
             per_s,
-            count: of.requests,
-            prompt: of.prompt_tokens,
-            output: of.output_tokens,
-            seed: of.seed,
+            count: of.requests.unwrap_or(1000),
+            prompt: of.prompt_tokens.unwrap_or(1024),
+            output: of.output_tokens.unwrap_or(256),
+            seed: of.seed.unwrap_or(1),
         })?,
         (None, None) => {
             let title = "`--phase requests` needs `--trace FILE` or `--arrivals RATE`";
@@ -111,10 +115,10 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
     let policy = Policy {
         users: args.batch,
         kv_tokens: of.kv_tokens,
-        prefill_tokens: of.prefill_tokens,
-        prefix_share: of.prefix_share,
+        prefill_tokens: of.prefill_tokens.unwrap_or(8192),
+        prefix_share: of.prefix_share.unwrap_or(0.0),
         chunk: of.prefill_chunk,
-        seed: of.seed,
+        seed: of.seed.unwrap_or(1),
     };
     let known = of.grid.as_ref().map(|path| pod::Grid::read(&path.display().to_string(), &read(path)?)).transpose()?;
     let request = request(args, &sets, Phase::Decode);

@@ -184,7 +184,7 @@ fn iterations_are_worked_by_hand() {
     let at = |arrival_s: f64, output: u64| Request { arrival_s, prompt: 512, output };
     let run = |list: &[Request], users: u64, kv_tokens: u64, prefill_tokens: u64| {
         let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share: 0.0, chunk: None, drafted: None };
-        replay(list, &grid, &limits).expect("a run")
+        replay(list, &grid, &limits, 0).expect("a run")
     };
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} is not {b}");
     // One request: a prefill, then two steps.
@@ -209,7 +209,7 @@ fn iterations_are_worked_by_hand() {
     }
     let limits =
         Limits { users: 4, kv_tokens: 514, prefill_tokens: 512, prefix_share: 0.0, chunk: None, drafted: None };
-    assert!(replay(&[at(0.0, 3)], &grid, &limits).is_err());
+    assert!(replay(&[at(0.0, 3)], &grid, &limits, 0).is_err());
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_cached_prefix_saves_its_prefill() {
     let limits =
         Limits { users: 1, kv_tokens: 8192, prefill_tokens: 8192, prefix_share: 0.25, chunk: None, drafted: None };
     let request = Request { arrival_s: 0.0, prompt: 4096, output: 1 };
-    let run = replay(&[request], &grid, &limits).expect("a run");
+    let run = replay(&[request], &grid, &limits, 0).expect("a run");
     assert!((run.answers[0].ttft_s - 6.912).abs() < 1e-9);
     assert_eq!((limits.cached(4096), limits.cached(1)), (1024, 0));
     // Where a short prefill is mostly weights, the rest takes no less than it would alone.
@@ -349,7 +349,40 @@ fn wrong_arguments_of_serving_are_named() {
     assert!(refused(&["--phase=decode", "--parallel=tp=2", "--stack=megatron-2021"]).contains("training alone"));
     assert!(refused(&["--phase=training", "--parallel=tp=2", "--stack=serving"]).contains("prefill and decode alone"));
     assert!(refused(&["--phase=requests", "--parallel=tp=2"]).contains("--arrivals"));
+    // Options of requests do nothing in another phase.
+    for phase in ["training", "prefill", "decode"] {
+        for option in [
+            "--trace=t.csv",
+            "--arrivals=1",
+            "--requests=1000",
+            "--prompt-tokens=64",
+            "--output-tokens=64",
+            "--seed=1",
+            "--kv-tokens=64",
+            "--grid=r.json",
+            "--prefix-share=0",
+            "--prefill-tokens=64",
+            "--prefill-chunk=64",
+        ] {
+            let said = refused(&[&format!("--phase={phase}"), "--parallel=tp=2", option]);
+            let name = option.split('=').next().expect("a name");
+            assert!(said.contains(&format!("`{name}` is for `--phase requests`")), "{said}");
+        }
+    }
     assert!(refused(&["--phase=requests", "--parallel=tp=2", "--arrivals=0"]).contains("requests a second"));
+}
+
+#[test]
+fn models_of_states_are_refused_by_name() {
+    for (system, phase) in
+        [("dgx-a100", "training"), ("sn40l-16", "training"), ("dgx-a100", "decode"), ("sn40l-16", "decode")]
+    {
+        let arguments = ["--model=mamba2-130m", "--parallel=tp=1", &format!("--phase={phase}")];
+        let output = rdusim(&[&["pod", &format!("arch/systems/{system}.toml")], &arguments[..]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("mamba2-130m has Mamba-2 layers, which are not modelled on many chips"), "{said}");
+    }
 }
 
 #[test]

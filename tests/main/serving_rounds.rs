@@ -94,6 +94,9 @@ fn no_token_that_is_accepted_leaves_one_a_round_and_more_are_never_slower() {
         serve(&system, serving(&system), &service, &load, Phase::Decode, Some(&of)).expect("a batch")
     };
     let (none, all) = (served(0.0), served(1.0));
+    assert!(none.notes.iter().all(|note| !note.contains("  ")), "{:?}", none.notes);
+    // One stage waits for no other.
+    assert_eq!(none.decode.time.bubble.max(none.round_phase.as_ref().expect("a round").time.bubble), 0.0);
     assert!(none.token_s() > none.decode.seconds && all.token_s() < all.decode.seconds);
     // Both models lie on the chips.
     let weights = |model: &str| service(model, "tp=8").weight_bytes(0);
@@ -186,20 +189,24 @@ fn rounds_give_as_many_tokens_as_are_accepted() {
     let grid = one_point(0.5, None);
     let drafted = |accept: f64| Some(Drafted { tokens: 2, accept, seed: 1 });
     // The prompt gives one of seven tokens, two rounds of three the others.
-    let all = replay(&[request(0.0, 8, 7)], &grid, &limits(None, drafted(1.0))).expect("a run");
+    let all = replay(&[request(0.0, 8, 7)], &grid, &limits(None, drafted(1.0)), 0).expect("a run");
     near(all.end_s, 1.0 + 2.0 * 0.5);
     assert_eq!((all.tokens, all.iterations), (7, 3));
     // An answer ends with its last token, whatever else was accepted.
-    let short = replay(&[request(0.0, 8, 6)], &grid, &limits(None, drafted(1.0))).expect("a run");
+    let short = replay(&[request(0.0, 8, 6)], &grid, &limits(None, drafted(1.0)), 0).expect("a run");
     assert_eq!((short.tokens, short.iterations), (6, 3));
-    let none = replay(&[request(0.0, 8, 7)], &grid, &limits(None, drafted(0.0))).expect("a run");
-    let plain = replay(&[request(0.0, 8, 7)], &grid, &limits(None, None)).expect("a run");
+    let none = replay(&[request(0.0, 8, 7)], &grid, &limits(None, drafted(0.0)), 0).expect("a run");
+    let plain = replay(&[request(0.0, 8, 7)], &grid, &limits(None, None), 0).expect("a run");
     assert_eq!(none, plain);
     // In the mean a round gives 1.75 tokens.
     let list: Vec<Request> = (0..400).map(|at| request(f64::from(at) * 1000.0, 8, 176)).collect();
-    let half = replay(&list, &grid, &limits(None, drafted(0.5))).expect("a run");
+    let half = replay(&list, &grid, &limits(None, drafted(0.5)), 0).expect("a run");
     let rounds = (half.iterations - 400) as f64 / 400.0;
     assert!((rounds / (175.0 / 1.75) - 1.0).abs() < 0.02, "{rounds}");
+    // Replicas draw for themselves, each the same again.
+    let of = |replica: u64| replay(&list, &grid, &limits(None, drafted(0.5)), replica).expect("a run");
+    assert_eq!(of(0), half);
+    assert!(of(1).answers != half.answers && of(2).answers != of(1).answers);
 }
 
 /// Products of r rows take r seconds, a part of c tokens behind p takes c + c p / 100.
@@ -226,7 +233,7 @@ fn a_mixed_pass_is_worked_by_hand() {
 #[test]
 fn parts_of_prompts_go_with_the_tokens_of_those_that_run() {
     let grid = one_point(1.5, Some(made_up()));
-    let run = |list: &[Request], chunk: u64| replay(list, &grid, &limits(Some(chunk), None)).expect("a run");
+    let run = |list: &[Request], chunk: u64| replay(list, &grid, &limits(Some(chunk), None), 0).expect("a run");
     // Alone: two parts of four tokens, the second behind the first, then two steps.
     let one = run(&[request(0.0, 8, 3)], 4);
     near(one.answers[0].ttft_s, 4.0 + (4.0 + 0.16 + 0.125));
@@ -240,7 +247,7 @@ fn parts_of_prompts_go_with_the_tokens_of_those_that_run() {
     let three = run(&[request(0.0, 6, 1), request(0.0, 2, 1)], 4);
     assert_eq!((three.iterations, three.tokens), (2, 2));
     near(three.answers[0].ttft_s, three.answers[1].ttft_s);
-    assert!(replay(&[request(0.0, 990, 11)], &grid, &limits(Some(4), None)).is_err());
+    assert!(replay(&[request(0.0, 990, 11)], &grid, &limits(Some(4), None), 0).is_err());
 }
 
 #[test]
@@ -248,7 +255,7 @@ fn samples_of_a_long_run_are_even() {
     // 100,000 steps of one request: as many samples in each tenth of the time.
     let grid = one_point(0.5, None);
     let limits = Limits { kv_tokens: 1 << 20, ..limits(None, None) };
-    let run = replay(&[request(0.0, 8, 100_000)], &grid, &limits).expect("a run");
+    let run = replay(&[request(0.0, 8, 100_000)], &grid, &limits, 0).expect("a run");
     let part = |tenth: u32| {
         let within =
             |at: f64| at > run.end_s / 10.0 * f64::from(tenth) && at <= run.end_s / 10.0 * f64::from(tenth + 1);
@@ -270,7 +277,7 @@ proptest! {
         let grid = one_point(1.5, Some(made_up()));
         let drafted = Some(Drafted { tokens: 3, accept, seed: 5 });
         for limits in [limits(Some(chunk), None), limits(None, drafted)] {
-            let run = replay(&requests, &grid, &limits).expect("a run");
+            let run = replay(&requests, &grid, &limits, 0).expect("a run");
             prop_assert_eq!(run.tokens, tokens);
             prop_assert!(run.most_kv_tokens <= limits.kv_tokens && run.samples.iter().all(|sample| sample.running <= 4));
             prop_assert!(run.answers.iter().all(|answer| answer.ttft_s > 0.0 && answer.latency_s >= answer.ttft_s));
@@ -349,6 +356,27 @@ fn mixed_passes_give_the_first_tokens_of_many_sooner() {
     let (apart, mixed) = (run(None), run(Some(512)));
     assert_eq!(apart.tokens, mixed.tokens);
     assert!(mixed.end_s < apart.end_s, "{} {}", mixed.end_s, apart.end_s);
+    assert!(apart.notes.iter().chain(&mixed.notes).all(|note| !note.contains("  ")), "{:?}", mixed.notes);
+}
+
+#[test]
+fn keys_and_values_leave_room_for_the_rows_of_any_pass() {
+    let (system, own) = (system("dgx-a100"), service("llama3-8b", "tp=1"));
+    let list: Vec<Request> = (0..8).map(|_| request(0.0, 64, 4)).collect();
+    let room = |of: Option<&Speculation>, chunk: Option<u64>| {
+        let policy = Policy { users: 8, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0, chunk, seed: 1 };
+        stream(&system, serving(&system), (&own, of), &list, &policy, None).expect("a run").limits.kv_tokens
+    };
+    // A row has the residual stream twice and two widths of 14,336, of 2 bytes, a row of logits 128,256; a token's keys and values
+    // take 128 KiB, those of two such models twice as many.
+    let (row, logits, token) = (2 * (2 * 4096 + 2 * 14336), 2 * 128_256, 128 << 10);
+    let (plain, mixed) = (room(None, None), room(None, Some(4096)));
+    let more = (4096 + 8 - 64) * row + (9 - 1) * logits;
+    assert!((plain - mixed).abs_diff(more / token) <= 1, "{plain} {mixed}");
+    let draft = |tokens: u64| Speculation { draft: own.clone(), tokens, accept: 0.5 };
+    let (few, many) = (room(Some(&draft(15)), None), room(Some(&draft(31)), None));
+    let more = 8 * 16 * (row + logits);
+    assert!((few - many).abs_diff(more / (2 * token)) <= 1, "{few} {many}");
 }
 
 const POD: [&str; 4] = ["pod", "arch/systems/dgx-a100.toml", "--model=llama3-70b", "--parallel=tp=8"];
@@ -397,6 +425,23 @@ fn requests_are_served_in_rounds_and_in_mixed_passes() {
     near(token(&run(&["--prefill-chunk=128", &grid])), token(&mixed));
     let other = rdusim(&[&POD[..], &asked, &["--prefill-chunk=256", &grid]].concat());
     assert!(String::from_utf8_lossy(&other.stderr).contains("128 tokens of prompts, not 256"), "{other:?}");
+    // What is no time, no energy or no list of that length is refused, before anything is made of it.
+    for (at, value, why) in [
+        ("/grid/decode/0/0/seconds", 0.0.into(), "none"),
+        ("/grid/decode/0/0/seconds", 1e300.into(), "none"),
+        ("/grid/prefill/0/joules", (-1.0).into(), "none"),
+        ("/grid/mixed/products/0/joules", 1e300.into(), "none"),
+        ("/grid/mixed/token_s", (-1.0).into(), "none"),
+        ("/grid/parts/0/compute", 1e300.into(), "none"),
+        ("/grid/users", serde_json::json!([1, 2, 1_u64 << 40]), "do not fit each other"),
+        ("/grid/mixed/chunks/0", 0.into(), "do not fit each other"),
+    ] {
+        let mut hostile = mixed.clone();
+        let known = hostile.pointer_mut(at).expect(at);
+        *known = value;
+        let refused = Grid::read("r.json", &hostile.to_string()).expect_err(at).to_string();
+        assert!(refused.contains(why), "{at}: {refused}");
+    }
 }
 
 #[test]
@@ -421,6 +466,8 @@ fn what_cannot_draft_or_mix_is_named() {
     let requests = ["--phase=requests", "--arrivals=1", "--requests=4"];
     let chunk = |more: &[&str]| refused(&[&requests, more].concat());
     assert!(chunk(&["--prefill-chunk=0"]).contains("`--prefill-chunk` is 0"));
+    let large = chunk(&["--prefill-chunk=65536", "--batch=32"]);
+    assert!(large.contains("`--prefill-chunk` is 65536 beside the tokens of 32 users"), "{large}");
     assert!(chunk(&[&["--prefill-chunk=128"], &DRAFT[..]].concat()).contains("leave one of them out"));
     assert!(chunk(&["--prefill-chunk=128", "--prefill-tokens=512"]).contains("cannot be used with"));
     let staged = rdusim(&[&POD[..3], &["--parallel=tp=4,pp=2"], &requests[..], &["--prefill-chunk=128"]].concat());

@@ -151,12 +151,18 @@ impl Grid {
             && grid.decode.iter().all(|list| list.len() == grid.contexts.len())
             && (grid.parts.is_empty() || grid.parts.len() == grid.users.len())
             && grid.prefill.len() == grid.prompts.len();
+        let last = |list: &[u64]| list.last().copied().unwrap_or(0);
+        let is_covered = |mixed: &Mixed| mixed.covers(last(&grid.users), last(&grid.prompts));
+        let is_whole = is_whole && grid.mixed.as_ref().is_none_or(is_covered);
         let costs = grid.decode.iter().flatten().chain(&grid.prefill);
         if !is_whole || ![&grid.users, &grid.contexts, &grid.prompts].into_iter().all(|list| rises(list)) {
             return Err(refuse("the lists of `grid` do not fit each other"));
         }
-        if !costs.into_iter().all(Cost::is_sound) || grid.mixed.as_ref().is_some_and(|mixed| !mixed.is_sound()) {
-            return Err(refuse("a time of `grid` is no time"));
+        let is_sound = costs.into_iter().all(Cost::is_sound)
+            && grid.parts.iter().all(StepParts::is_sound)
+            && grid.mixed.as_ref().is_none_or(Mixed::is_sound);
+        if !is_sound {
+            return Err(refuse("a time or an energy of `grid` is none: 0 to 1e9 s, 0 to 1e15 J"));
         }
         Ok(grid)
     }

@@ -12,7 +12,7 @@ use super::chip::Work;
 use super::phases::Server;
 use super::points::{between, geometric, place};
 use super::service::Load;
-use super::time::{Cost, ServedPhase};
+use super::time::{Cost, ServedPhase, is_time};
 use crate::diagnostics::Diagnostic;
 
 /// Sizes of parts that are simulated, each a quarter of the one before.
@@ -85,18 +85,23 @@ impl Mixed {
         Ok(Self { rows, products, chunks, before, parts, token_s: server.token_s() })
     }
 
-    /// Whether its lists fit each other, and its times are times.
-    pub(super) fn is_sound(&self) -> bool {
+    /// Whether its lists fit each other and reach as far as passes of so many users and parts of such prompts.
+    pub(super) fn covers(&self, users: u64, prompt: u64) -> bool {
         let rises = |list: &[u64]| !list.is_empty() && list.windows(2).all(|pair| pair[0] < pair[1]);
+        let last = |list: &[u64]| list.last().copied().unwrap_or(0);
         let lists = [&self.rows, &self.chunks, &self.before];
         let fit = self.products.len() == self.rows.len()
             && self.parts.len() == self.chunks.len()
             && self.parts.iter().all(|list| list.len() == self.before.len());
-        fit && lists.into_iter().all(|list| rises(list)) && self.costs().all(Cost::is_sound)
+        let reaches = self.chunks.first().is_some_and(|&least| least > 0)
+            && last(&self.rows) >= users.saturating_add(last(&self.chunks))
+            && last(&self.before) >= prompt;
+        fit && lists.into_iter().all(|list| rises(list)) && reaches
     }
 
-    fn costs(&self) -> impl Iterator<Item = &Cost> {
-        self.products.iter().chain(self.parts.iter().flatten())
+    /// Whether its times are times.
+    pub(super) fn is_sound(&self) -> bool {
+        self.products.iter().chain(self.parts.iter().flatten()).all(Cost::is_sound) && is_time(self.token_s)
     }
 
     /// Products of so many rows.

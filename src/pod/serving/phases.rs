@@ -33,6 +33,8 @@ pub(super) struct Drafter<'s> {
     pub(super) server: Box<Server<'s>>,
     /// What it drafts.
     pub(super) speculation: &'s Speculation,
+    /// Bytes that it holds of each memory of a chip, in their order.
+    pub(super) held: Vec<u64>,
 }
 
 /// A pass of a stage.
@@ -83,9 +85,10 @@ impl<'s> Server<'s> {
         Ok(Self { system, stack, service, chips: Chips::new(system, stack), drafter: None })
     }
 
-    /// The same beside a model that drafts for it and holds bytes of each tier of a chip.
-    pub(super) fn beside(self, drafter: Drafter<'s>, held: &[u64]) -> Self {
-        let chips = if held.iter().any(|&bytes| bytes > 0) { self.chips.without(held) } else { self.chips };
+    /// The same beside a model that drafts for it.
+    pub(super) fn beside(self, drafter: Drafter<'s>) -> Self {
+        let takes = drafter.held.iter().any(|&bytes| bytes > 0);
+        let chips = if takes { self.chips.without(&drafter.held) } else { self.chips };
         Self { chips, drafter: Some(drafter), ..self }
     }
 
@@ -161,6 +164,10 @@ impl<'s> Server<'s> {
         let mut text = format!("{:?} {:?} {:?}", self.system, self.stack, self.service);
         if let Some(drafter) = &self.drafter {
             let _ = write!(text, " {:?}", drafter.speculation);
+            // What is compiled lies in what is left of each memory; kernels of a GPU take as long beside whatever is held.
+            if self.compiles() {
+                let _ = write!(text, " {:?}", drafter.held);
+            }
         }
         format!("{:032x}", xxh3_128(text.as_bytes()))
     }
@@ -217,12 +224,15 @@ impl<'s> Server<'s> {
         let waited = token_s - busy.seconds() * groups;
         let pipeline_comm = waited.min(between.max(blocked * groups));
         let host = (waited - pipeline_comm).min(host.max(if host >= busiest { host * groups } else { 0.0 }));
+        let left = waited - pipeline_comm - host;
+        // One stage waits for no other; what is left is of rounding.
+        let bubble = if p.pp == 1 || left < 1e-12 * token_s { 0.0 } else { left };
         let time = ServingTime {
-            compute: busy.chip.seconds * groups,
+            compute: busy.chip.seconds * groups + (left - bubble),
             tensor_comm: busy.tensor_comm * groups,
             expert_comm: busy.expert_comm * groups,
             pipeline_comm,
-            bubble: waited - pipeline_comm - host,
+            bubble,
             other: busy.waiting * groups + host,
         };
         let flops = self.flops(work, load);

@@ -102,9 +102,9 @@ impl<'s> Server<'s> {
         let (system, stack, service): (&'s System, &'s Stack, &'s Service) = self.setup();
         speculation.check(service)?;
         let server = Server::new(system, stack, &speculation.draft)?;
-        let drafter = Drafter { server: Box::new(server), speculation };
-        let held: Vec<u64> = drafter.tiers(most)?.iter().map(|tier| tier.weights + tier.kv_cache).collect();
-        Ok(self.beside(drafter, &held))
+        let mut drafter = Drafter { server: Box::new(server), speculation, held: Vec::new() };
+        drafter.held = drafter.tiers(most)?.iter().map(|tier| tier.weights + tier.kv_cache).collect();
+        Ok(self.beside(drafter))
     }
 
     /// What the tiers of the fullest chip hold of the model that drafts.
@@ -117,7 +117,7 @@ impl<'s> Server<'s> {
     /// # Errors
     /// What the chip's simulation refuses.
     pub fn round(&self, load: &Load) -> Result<Option<Round>, Diagnostic> {
-        let Some(Drafter { server, speculation }) = &self.drafter else { return Ok(None) };
+        let Some(Drafter { server, speculation, .. }) = &self.drafter else { return Ok(None) };
         let (tokens, expected) = (speculation.tokens, speculation.expected());
         // What is verified is part of the context.
         let verified = Load { tokens: load.tokens.max(tokens + 1), ..*load };

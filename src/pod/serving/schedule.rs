@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::grid::Grid;
 use super::mixed::Chunk;
@@ -16,6 +17,9 @@ use super::requests::Request;
 use super::time::Cost;
 use crate::diagnostics::Diagnostic;
 use crate::interrupt;
+
+/// Draws of accepted tokens have seeds of their own: arrivals and lengths are drawn with the same `--seed`.
+const ACCEPTANCE: u64 = 0x6163_6365_7074_6564;
 
 /// Most points of the picture over time.
 const MOST_SAMPLES: usize = 512;
@@ -51,7 +55,7 @@ pub struct Drafted {
     pub tokens: u64,
     /// Probability that one is accepted, each for itself.
     pub accept: f64,
-    /// Seed of the generator that draws which are.
+    /// Seed of the generators that draw which are, one for each replica.
     pub seed: u64,
 }
 
@@ -59,6 +63,12 @@ impl Drafted {
     /// Tokens that a round gives in the mean: a sum of 1, a, a^2 ... a^K.
     pub fn expected(&self) -> f64 {
         (0..=self.tokens).map(|drafted| self.accept.powf(drafted as f64)).sum()
+    }
+
+    /// The generator of a replica, whose draws have nothing to do with those of another one.
+    fn generator(&self, replica: u64) -> Pcg64Mcg {
+        let words = [self.seed, ACCEPTANCE, replica].map(u64::to_le_bytes);
+        Pcg64Mcg::from_seed(xxh3_128(words.as_flattened()).to_le_bytes())
     }
 
     /// Tokens that a round gives: those before the first that is rejected, and one more.
@@ -115,11 +125,11 @@ pub struct Replayed {
     pub samples: Vec<Sample>,
 }
 
-/// Runs requests, in the order of their arrival, to their ends.
+/// Runs requests of a replica, of which there may be others, in the order of their arrival, to their ends.
 ///
 /// # Errors
 /// A request that fits no empty replica.
-pub fn replay(requests: &[Request], grid: &Grid, limits: &Limits) -> Result<Replayed, Diagnostic> {
+pub fn replay(requests: &[Request], grid: &Grid, limits: &Limits, replica: u64) -> Result<Replayed, Diagnostic> {
     if let Some(large) = requests.iter().find(|request| request.prompt + request.output > limits.kv_tokens) {
         let title = format!(
             "a request of {} and {} tokens does not fit the {} tokens of keys and values that a replica can hold",
@@ -127,7 +137,7 @@ pub fn replay(requests: &[Request], grid: &Grid, limits: &Limits) -> Result<Repl
         );
         return Err(Diagnostic::new(title).with_help("use more chips a replica (tp, pp), or leave such requests out"));
     }
-    let mut state = Replica::new(requests, grid, limits);
+    let mut state = Replica::new(requests, grid, limits, replica);
     while state.iterate() {
         interrupt::check();
     }
@@ -165,7 +175,8 @@ struct Replica<'r> {
 }
 
 impl<'r> Replica<'r> {
-    fn new(requests: &'r [Request], grid: &'r Grid, limits: &'r Limits) -> Self {
+    fn new(requests: &'r [Request], grid: &'r Grid, limits: &'r Limits, replica: u64) -> Self {
+        let rng = limits.drafted.as_ref().map(|drafted| drafted.generator(replica));
         Self {
             requests,
             grid,
@@ -177,7 +188,7 @@ impl<'r> Replica<'r> {
             reserved: 0,
             filling: VecDeque::new(),
             filled: 0,
-            rng: Pcg64Mcg::seed_from_u64(limits.drafted.as_ref().map_or(0, |drafted| drafted.seed)),
+            rng: rng.unwrap_or_else(|| Pcg64Mcg::seed_from_u64(0)),
             every: 1,
             first_s: vec![0.0; requests.len()],
             last_s: vec![0.0; requests.len()],

@@ -120,7 +120,8 @@ pub fn serve(
     );
     if let Some(round) = &round {
         notes.push(format!(
-            "a round drafts {} tokens and verifies {} in one pass: each is accepted with the probability that was given, on its own;              what compares probabilities and draws tokens is not counted",
+            "a round drafts {} tokens and verifies {} in one pass: each is accepted with the probability that was given, on its own; \
+             what compares probabilities and draws tokens is not counted",
             round.tokens,
             round.tokens + 1
         ));

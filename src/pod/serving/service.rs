@@ -1,7 +1,5 @@
 //! A model that serves users on many chips: its widths on each of them, and what can be divided.
 
-use std::fmt;
-
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
 use crate::model::{Activation, Architecture, ExpertLoad, Norm, Options, Phase, Position, Sparsity};
@@ -9,8 +7,11 @@ use crate::model::{Activation, Architecture, ExpertLoad, Norm, Options, Phase, P
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
 
+/// Most users of all replicas, or rows of a pass on all of them.
+pub(super) const MOST_ROWS: u64 = 1 << 16;
+
 /// A model and its division over chips, checked.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Service {
     /// Name of the model.
     pub model: String,
@@ -22,19 +23,6 @@ pub struct Service {
     pub density: Option<f64>,
     /// How tokens fall on experts, if there are some.
     pub expert_load: ExpertLoad,
-}
-
-/// Fingerprints of grids are of this text: a model without experts has the one that it always had.
-impl fmt::Debug for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = f.debug_struct("Service");
-        text.field("model", &self.model).field("architecture", &self.architecture);
-        text.field("parallel", &self.parallel).field("density", &self.density);
-        if self.architecture.extras.experts.is_some() {
-            text.field("expert_load", &self.expert_load);
-        }
-        text.finish()
-    }
 }
 
 /// Users of one step, and their tokens.
@@ -138,7 +126,7 @@ impl Service {
                 return Err(Diagnostic::new(format!("{what} = {divisor} does not divide the {number} {of}")));
             }
         }
-        let most = [("`--batch`", load.batch, 1 << 16), ("`--seq`", load.tokens, 1 << 20)];
+        let most = [("`--batch`", load.batch, MOST_ROWS), ("`--seq`", load.tokens, 1 << 20)];
         if let Some((what, found, most)) = most.into_iter().find(|(_, found, most)| !(1..=*most).contains(found)) {
             return Err(Diagnostic::new(format!("{what} is {found}, expected a count from 1 to {most}")));
         }

@@ -2,15 +2,15 @@
 
 use super::super::parallel::Parallel;
 use super::super::system::{Stack, System};
+use super::chip::Work;
 use super::grid::{Grid, Range};
-use super::memory::memory;
+use super::memory::{ServingMemory, of_work};
 use super::phases::Server;
 use super::requests::Request;
 use super::schedule::{Answer, Drafted, Limits, Replayed, replay};
-use super::service::{Load, Service};
+use super::service::{Load, MOST_ROWS, Service};
 use super::speculation::Speculation;
 use crate::diagnostics::Diagnostic;
-use crate::model::Phase;
 
 /// What a trace is run under; what is not given follows from the memory of a chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -125,11 +125,13 @@ pub fn stream(
     let shortest = requests.iter().map(|request| request.prompt).min().unwrap_or(1);
     let longest = (shortest, most(|request| request.prompt));
     let most_context = most(|request| request.prompt + request.output);
-    let room = kv_room(system, (&one, drafting.as_ref()), longest.1);
+    let runs_at_once = policy.users.min(requests.len() as u64);
+    let passes = Passes { prompt: longest.1, users: runs_at_once, chunk: policy.chunk };
+    let room = kv_room(system, (&one, drafting.as_ref()), &passes);
     let kv_tokens = policy.kv_tokens.map_or(room.0, |tokens| tokens.min(room.1));
     // More users than have room, or than there are requests, never run at one time.
     let least = requests.iter().map(|request| request.prompt + request.output).min().unwrap_or(1);
-    let able = policy.users.min((kv_tokens / least).max(1)).min(requests.len() as u64);
+    let able = runs_at_once.min((kv_tokens / least).max(1));
     let Policy { users, prefill_tokens, prefix_share, chunk, seed, .. } = *policy;
     let drafted = speculation.map(|of| Drafted { tokens: of.tokens, accept: of.accept, seed });
     let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share, chunk, drafted };
@@ -151,10 +153,11 @@ pub fn stream(
         }
         None => Grid::new(&server, &one, &range)?,
     };
-    let runs: Vec<Replayed> = (0..replicas as usize)
+    let runs: Vec<Replayed> = (0..replicas)
         .map(|replica| {
-            let own: Vec<Request> = requests.iter().skip(replica).step_by(replicas as usize).copied().collect();
-            replay(&own, &grid, &limits)
+            let own: Vec<Request> =
+                requests.iter().skip(replica as usize).step_by(replicas as usize).copied().collect();
+            replay(&own, &grid, &limits, replica)
         })
         .collect::<Result<_, _>>()?;
     let answers = || runs.iter().flat_map(|run| &run.answers);
@@ -241,10 +244,25 @@ impl Policy {
             let title = format!("`--prefix-share` is {}, expected a share from 0, below 1", self.prefix_share);
             return Err(Diagnostic::new(title));
         }
+        let together = service.parallel.dp;
+        let rows = |rows: u64, what: &str| {
+            if rows.saturating_mul(together) <= MOST_ROWS {
+                return Ok(());
+            }
+            let title = format!(
+                "{what}: passes have {rows} rows on each of {together} replicas that run together, at most {MOST_ROWS} in all are modelled"
+            );
+            Err(Diagnostic::new(title).with_help(format!("rows times replicas are at most {MOST_ROWS}")))
+        };
+        rows(self.users, &format!("`--batch` is {}", self.users))?;
         let Some(chunk) = self.chunk else { return Ok(()) };
-        if !(1..=1 << 16).contains(&chunk) {
-            return Err(Diagnostic::new(format!("`--prefill-chunk` is {chunk}, expected a count from 1 to 65536")));
+        if chunk == 0 {
+            return Err(Diagnostic::new("`--prefill-chunk` is 0, expected a count from 1"));
         }
+        rows(
+            chunk.saturating_add(self.users),
+            &format!("`--prefill-chunk` is {chunk} beside the tokens of {} users of `--batch`", self.users),
+        )?;
         if service.parallel.pp > 1 {
             let title = format!(
                 "`--prefill-chunk`: passes of prompts and tokens are modelled for one stage, pp is {}",
@@ -260,15 +278,39 @@ impl Policy {
     }
 }
 
-/// Tokens whose keys and values find room: in the fastest memory that has any left beside weights and a prefill, and in all
-/// memory. A model that drafts has weights, keys and values of its own.
-fn kv_room(system: &System, (service, draft): (&Service, Option<&Speculation>), prompt: u64) -> (u64, u64) {
-    let load = Load { batch: service.parallel.dp, micro_batch: 1, tokens: prompt };
-    let alone = memory(service, &load, Phase::Prefill);
-    let drafting = draft.map(|of| (memory(&of.draft, &load, Phase::Prefill), of.draft.kv_bytes_per_token()));
-    let (drafting, of_draft) = drafting.unwrap_or_default();
-    let used = alone.peak().saturating_sub(alone.kv_cache) + drafting.weights;
-    let each = service.kv_bytes_per_token() + of_draft;
+/// The passes that a replica takes at most.
+struct Passes {
+    /// Tokens of the longest prompt.
+    prompt: u64,
+    /// Requests that run at one time.
+    users: u64,
+    /// Tokens of prompts that go with theirs.
+    chunk: Option<u64>,
+}
+
+impl Passes {
+    /// Bytes of a chip beside keys and values in the pass of a model that needs most: a prefill, a token or `tokens` tokens of
+    /// each user, or tokens and parts of prompts.
+    fn most_bytes(&self, service: &Service, tokens: u64) -> ServingMemory {
+        let dp = service.parallel.dp;
+        let alone = Load { batch: dp, micro_batch: 1, tokens: self.prompt };
+        let all = Load::filling(&service.parallel, self.users * dp, self.prompt);
+        let mut works = vec![(alone, Work::Prompts), (all, Work::tokens(tokens))];
+        works.extend(self.chunk.map(|chunk| (all, Work::Mixed { chunk, before: 0 })));
+        let passes =
+            works.into_iter().map(|(load, work)| ServingMemory { kv_cache: 0, ..of_work(service, &load, work) });
+        passes.max_by_key(ServingMemory::peak).unwrap_or_default()
+    }
+}
+
+/// Tokens whose keys and values find room: in the fastest memory that has any left beside weights and the largest pass, and in
+/// all memory. A model that drafts has weights, keys and values of its own; both take turns.
+fn kv_room(system: &System, (service, draft): (&Service, Option<&Speculation>), passes: &Passes) -> (u64, u64) {
+    let own = passes.most_bytes(service, 1 + draft.map_or(0, |of| of.tokens));
+    let drafting = draft.map_or_else(ServingMemory::default, |of| passes.most_bytes(&of.draft, 1));
+    let turn = |memory: &ServingMemory| memory.activations.saturating_add(memory.buffers);
+    let used = own.weights.saturating_add(drafting.weights).saturating_add(turn(&own).max(turn(&drafting)));
+    let each = service.kv_bytes_per_token() + draft.map_or(0, |of| of.draft.kv_bytes_per_token());
     let mut capacity = 0;
     let mut room = Vec::new();
     for tier in system.chip.device().tiers() {

@@ -45,6 +45,15 @@ pub struct ServedPhase {
     pub bound_s: f64,
 }
 
+/// No pass takes longer, or more.
+const MOST_SECONDS: f64 = 1e9;
+const MOST_JOULES: f64 = 1e15;
+
+/// Whether these are seconds that something can take.
+pub(super) fn is_time(seconds: f64) -> bool {
+    (0.0..=MOST_SECONDS).contains(&seconds)
+}
+
 /// Seconds and joules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,9 +75,9 @@ impl Cost {
         Self { seconds: (self.seconds - other.seconds).max(0.0), joules: (self.joules - other.joules).max(0.0) }
     }
 
-    /// Whether it is a time, and an energy.
+    /// Whether it is a time above nothing, and an energy.
     pub(super) fn is_sound(&self) -> bool {
-        self.seconds.is_finite() && self.seconds > 0.0 && self.joules.is_finite()
+        self.seconds > 0.0 && is_time(self.seconds) && (0.0..=MOST_JOULES).contains(&self.joules)
     }
 
     /// Between this and the other: 0 is this, 1 the other.
@@ -103,6 +112,11 @@ impl StepParts {
     pub fn new(time: &ServingTime, drafting: f64) -> Self {
         let ServingTime { compute, tensor_comm, pipeline_comm, expert_comm, bubble, other } = *time;
         Self { compute, tensor_comm, pipeline_comm, expert_comm, bubble, other, drafting }
+    }
+
+    /// Whether all are times.
+    pub(super) fn is_sound(&self) -> bool {
+        self.named().into_iter().all(|(_, seconds)| is_time(seconds))
     }
 
     /// Names and seconds, in the order of a picture.
