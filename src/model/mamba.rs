@@ -64,8 +64,7 @@ impl Mamba {
             let title = format!("a sequence of {sequence} tokens is no multiple of the chunk of {chunk} rows");
             return Some((
                 title,
-                "give a sequence that is (`--sequence`, `--seq` of `import`), or another `--chunk` of `rdusim model`"
-                    .to_owned(),
+                "give `--sequence` (of `import` the tokens of a sequence) that is, or another `--chunk`".to_owned(),
             ));
         }
         if chunk > 1 && self.groups > 1 {
