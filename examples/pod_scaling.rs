@@ -23,7 +23,6 @@ struct Case {
     /// Sequences of a step, where it does not.
     batch: u64,
     sequence: u64,
-    parallel: &'static str,
 }
 
 const CASES: [Case; 4] = [
@@ -35,7 +34,6 @@ const CASES: [Case; 4] = [
         micro_batches: 64,
         batch: 2048,
         sequence: 1024,
-        parallel: "recompute=full,zero=1",
     },
     Case {
         model: "gpt2-large",
@@ -45,7 +43,6 @@ const CASES: [Case; 4] = [
         micro_batches: 64,
         batch: 2048,
         sequence: 1024,
-        parallel: "recompute=full,zero=1",
     },
     Case {
         model: "vit-base",
@@ -55,7 +52,6 @@ const CASES: [Case; 4] = [
         micro_batches: 16,
         batch: 4096,
         sequence: 197,
-        parallel: "recompute=full,zero=1",
     },
     Case {
         model: "vit-large",
@@ -65,7 +61,6 @@ const CASES: [Case; 4] = [
         micro_batches: 32,
         batch: 4096,
         sequence: 197,
-        parallel: "recompute=full,zero=1",
     },
 ];
 
@@ -75,7 +70,7 @@ const CHIPS: [(&str, &str); 2] = [("GC200", "../gc200.toml"), ("Bow", "../bow.to
 /// Seconds of a step, and what of them is exposed reduction of gradients and pipeline bubble.
 fn step(case: &Case, (system, chips): (&str, u64), chip: &str, batch: u64) -> Result<[f64; 3], Box<dyn Error>> {
     let replicas = chips / case.stages;
-    let parallel = format!("pp={},dp={replicas},order=tp-pp-dp,{}", case.stages, case.parallel);
+    let parallel = format!("pp={},dp={replicas},order=tp-pp-dp,recompute=full,zero=1", case.stages);
     let sets = [Override::parse(&format!("arch.chip=\"{chip}\""))?];
     let request = PodRequest {
         system: Path::new(system),

@@ -9,15 +9,15 @@ use rdusim::pod::{
     System, drawn, open, read_trace, replay, serve, serving_memory, stream,
 };
 
-fn system(name: &str) -> System {
+pub(crate) fn system(name: &str) -> System {
     open(Path::new(&format!("arch/systems/{name}.toml")), &[]).expect("a shipped system")
 }
 
-fn serving(system: &System) -> &Stack {
+pub(crate) fn serving(system: &System) -> &Stack {
     system.stacks.iter().find(|stack| stack.kind == StackKind::Serving).expect("a stack")
 }
 
-fn service(model: &str, parallel: &str) -> Service {
+pub(crate) fn service(model: &str, parallel: &str) -> Service {
     let (architecture, _) = preset(model).expect("a preset");
     let parallel = Parallel::parse(parallel).expect("a decomposition");
     Service { model: model.to_owned(), architecture, parallel, density: None, expert_load: ExpertLoad::default() }
@@ -28,7 +28,7 @@ fn served(system: &System, service: &Service, batch: u64, tokens: u64) -> Served
     serve(system, serving(system), service, &load, Phase::Decode, None).expect("a batch")
 }
 
-fn rdusim(arguments: &[&str]) -> Output {
+pub(crate) fn rdusim(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rdusim")).args(arguments).output().expect("the binary runs")
 }
 

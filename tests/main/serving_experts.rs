@@ -1,26 +1,12 @@
 //! Serving of models with experts on GPUs.
 
-use std::path::Path;
-use std::process::{Command, Output};
-
 use rdusim::model::{Activation, Architecture, ExpertLoad, Experts, PRESETS, Phase, preset};
-use rdusim::pod::{
-    Load, Parallel, Policy, Request, ServedPhase, Server, Service, Stack, StackKind, System, open, serving_memory,
-    stream,
-};
+use rdusim::pod::{Load, Parallel, Policy, Request, ServedPhase, Server, Service, serving_memory, stream};
 
-fn system(name: &str) -> System {
-    open(Path::new(&format!("arch/systems/{name}.toml")), &[]).expect("a shipped system")
-}
-
-fn serving(system: &System) -> &Stack {
-    system.stacks.iter().find(|stack| stack.kind == StackKind::Serving).expect("a stack")
-}
+use crate::serving::{self, rdusim, serving, system};
 
 fn service(model: &str, parallel: &str) -> Service {
-    let (architecture, _) = preset(model).expect("a preset");
-    let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Service { model: model.to_owned(), architecture, parallel, density: None, expert_load: ExpertLoad::Even }
+    Service { expert_load: ExpertLoad::Even, ..serving::service(model, parallel) }
 }
 
 /// Mistral-7B with eight experts of which a token meets two, as Mixtral has them.
@@ -130,10 +116,6 @@ fn replicas_that_share_experts_out_serve_requests_together() {
     assert!(run.notes.iter().any(|note| note.contains("2 replicas share experts out")), "{:?}", run.notes);
     let mixed = Policy { chunk: Some(128), ..policy };
     assert_eq!(stream(&system, serving(&system), (&of, None), &list, &mixed, None).expect("a run").tokens, 40 * 16);
-}
-
-fn rdusim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rdusim")).args(arguments).output().expect("the binary runs")
 }
 
 #[test]

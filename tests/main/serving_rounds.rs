@@ -1,32 +1,13 @@
 //! Serving in rounds and mixed passes: a model that drafts for another, and prompts that go with the tokens of those that run.
 
-use std::path::Path;
-use std::process::{Command, Output};
-
 use proptest::prelude::*;
-use rdusim::model::{Architecture, ExpertLoad, Phase, preset};
+use rdusim::model::{Architecture, Phase};
 use rdusim::pod::{
-    Chunk, Cost, Drafted, Grid, Limits, Load, Mixed, Parallel, Policy, Range, Request, Round, Served, Server, Service,
-    Speculation, Stack, StackKind, System, open, replay, serve, stream,
+    Chunk, Cost, Drafted, Grid, Limits, Load, Mixed, Policy, Range, Request, Round, Served, Server, Service,
+    Speculation, System, replay, serve, stream,
 };
 
-fn system(name: &str) -> System {
-    open(Path::new(&format!("arch/systems/{name}.toml")), &[]).expect("a shipped system")
-}
-
-fn serving(system: &System) -> &Stack {
-    system.stacks.iter().find(|stack| stack.kind == StackKind::Serving).expect("a stack")
-}
-
-fn service(model: &str, parallel: &str) -> Service {
-    let (architecture, _) = preset(model).expect("a preset");
-    let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Service { model: model.to_owned(), architecture, parallel, density: None, expert_load: ExpertLoad::default() }
-}
-
-fn rdusim(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rdusim")).args(arguments).output().expect("the binary runs")
-}
+use crate::serving::{rdusim, service, serving, system};
 
 fn drafting(parallel: &str, tokens: u64, accept: f64) -> Speculation {
     Speculation { draft: service("llama3-8b", parallel), tokens, accept }
