@@ -1,4 +1,4 @@
-//! Number formats, data types, exact rates, and conversions to narrower integers, shared by every module.
+//! Number formats (FP8: Micikevicius et al. 2022, arXiv:2209.05433), data types, exact rates, and conversions to narrower integers, shared by every module.
 
 use serde::{Deserialize, Serialize};
 
@@ -88,18 +88,48 @@ pub enum Dtype {
     Fp32,
     /// Signed 8-bit integer.
     Int8,
+    /// 8-bit float with 4 exponent and 3 mantissa bits, no infinities, at most 448 (Micikevicius et al. 2022, arXiv:2209.05433).
+    #[serde(rename = "fp8_e4m3")]
+    Fp8E4m3,
+    /// 8-bit float with 5 exponent and 2 mantissa bits, at most 57,344.
+    #[serde(rename = "fp8_e5m2")]
+    Fp8E5m2,
 }
 
 impl Dtype {
     /// Every data type, in a fixed order.
-    pub const ALL: [Self; 4] = [Self::Bf16, Self::Fp16, Self::Fp32, Self::Int8];
+    pub const ALL: [Self; 6] = [Self::Bf16, Self::Fp16, Self::Fp32, Self::Int8, Self::Fp8E4m3, Self::Fp8E5m2];
 
     /// Size of one element in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Bf16 | Self::Fp16 => 2,
             Self::Fp32 => 4,
-            Self::Int8 => 1,
+            Self::Int8 | Self::Fp8E4m3 | Self::Fp8E5m2 => 1,
+        }
+    }
+
+    /// Whether numbers beyond its range become its largest: of the types of 8 bits.
+    pub fn saturates(self) -> bool {
+        self.bytes() == 1
+    }
+
+    /// The format of its elements if it has 8 bits.
+    pub fn element(self) -> Option<ElementFormat> {
+        match self {
+            Self::Bf16 | Self::Fp16 | Self::Fp32 => None,
+            Self::Int8 => Some(ElementFormat::Int(8)),
+            Self::Fp8E4m3 => Some(ElementFormat::E4M3),
+            Self::Fp8E5m2 => Some(ElementFormat::E5M2),
+        }
+    }
+
+    /// Whether it has every number of another type: significands as wide, exponents as far.
+    pub fn holds(self, other: Self) -> bool {
+        match self {
+            Self::Fp32 => true,
+            Self::Bf16 | Self::Fp16 => other == self || other.saturates(),
+            Self::Int8 | Self::Fp8E4m3 | Self::Fp8E5m2 => other == self,
         }
     }
 
@@ -110,6 +140,8 @@ impl Dtype {
             Self::Fp16 => "fp16",
             Self::Fp32 => "fp32",
             Self::Int8 => "int8",
+            Self::Fp8E4m3 => "fp8_e4m3",
+            Self::Fp8E5m2 => "fp8_e5m2",
         }
     }
 }
@@ -117,6 +149,60 @@ impl Dtype {
 impl std::fmt::Display for Dtype {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// How a number of few bits is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ElementFormat {
+    /// A signed integer of so many bits; the least is left out, so that the range is symmetric.
+    Int(u32),
+    /// A float: bits of exponent and mantissa, and the largest finite value.
+    Float {
+        /// Bits of the exponent; its bias is half its range.
+        exponent: i32,
+        /// Bits of the mantissa.
+        mantissa: i32,
+        /// The largest value.
+        most: u32,
+    },
+}
+
+impl ElementFormat {
+    /// Of `fp8_e4m3`.
+    pub const E4M3: Self = Self::Float { exponent: 4, mantissa: 3, most: 448 };
+    /// Of `fp8_e5m2`.
+    pub const E5M2: Self = Self::Float { exponent: 5, mantissa: 2, most: 57344 };
+
+    /// Bits of an element.
+    pub fn bits(self) -> u64 {
+        u64::from(match self {
+            Self::Int(bits) => bits,
+            Self::Float { exponent, mantissa, .. } => (1 + exponent + mantissa).unsigned_abs(),
+        })
+    }
+
+    /// The largest value; of integers the range is taken to be symmetric.
+    pub fn most(self) -> f64 {
+        match self {
+            Self::Int(bits) => f64::from((1u32 << (bits - 1)) - 1),
+            Self::Float { most, .. } => f64::from(most),
+        }
+    }
+
+    /// The nearest value that can be stored, ties to even, saturating.
+    pub fn nearest(self, value: f64) -> f64 {
+        let most = self.most();
+        match self {
+            Self::Int(_) => value.round_ties_even().clamp(-most, most),
+            Self::Float { exponent, mantissa, .. } => {
+                let least_power = 2 - (1 << (exponent - 1));
+                let power =
+                    if value == 0.0 { least_power } else { (value.abs().log2().floor() as i32).max(least_power) };
+                let step = f64::from(power - mantissa).exp2();
+                ((value / step).round_ties_even() * step).clamp(-most, most)
+            }
+        }
     }
 }
 

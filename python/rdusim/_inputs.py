@@ -145,7 +145,7 @@ class Workload(_Input):
 
         Options: ``phase`` (forward, training, prefill, decode), ``batch``, ``seq``, ``context`` (tokens), ``dtype``, ``sparsity``
         (share of the layers' weights that is pruned), ``block``, ``optimizer``, ``recompute``, ``dropout``,
-        ``weight_storage`` and ``cache_storage`` (``FORMAT`` or ``FORMAT:GROUP``, such as ``int4:128``), ``chunk`` (rows of a chunk of Mamba-2), and dimensions ``hidden``, ``layers``, ``heads``, ``kv_heads``, ``ffn``, ``vocabulary``. Errors: ``InputError``.
+        ``weight_storage`` and ``cache_storage`` (``FORMAT`` or ``FORMAT:GROUP``, such as ``int4:128``), ``activations`` (``fp8_e4m3``, ``fp8_e5m2`` or ``int8``, with ``:token`` for a scale a row), ``chunk`` (rows of a chunk of Mamba-2), and dimensions ``hidden``, ``layers``, ``heads``, ``kv_heads``, ``ffn``, ``vocabulary``. Errors: ``InputError``.
         """
         unknown = set(options) - _MODEL_OPTIONS
         if unknown:
@@ -176,7 +176,7 @@ class Workload(_Input):
 
 
 _MODEL_OPTIONS = frozenset(
-    "phase batch seq context dtype sparsity block optimizer recompute dropout weight_storage cache_storage chunk"
+    "phase batch seq context dtype sparsity block optimizer recompute dropout weight_storage cache_storage activations chunk"
     " hidden layers heads kv_heads ffn vocabulary".split()
 )
 

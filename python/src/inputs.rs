@@ -116,6 +116,8 @@ struct ModelText {
     #[serde(default)]
     cache_storage: Option<String>,
     #[serde(default)]
+    activations: Option<String>,
+    #[serde(default)]
     chunk: Option<u64>,
 }
 
@@ -150,6 +152,10 @@ pub(crate) fn model_text(py: Python<'_>, request: &str) -> PyResult<String> {
             storage: Storage {
                 weights: storage_format("weight_storage", request.weight_storage.as_deref())?,
                 cache: storage_format("cache_storage", request.cache_storage.as_deref())?,
+            },
+            activations: match request.activations.as_deref().map(str::parse).transpose() {
+                Ok(activations) => activations,
+                Err(found) => return Err(Diagnostic::new(format!("`activations`: {found}"))),
             },
             name: request.name,
         })

@@ -1,7 +1,9 @@
 //! The workload file of a model by its name and dimensions.
 
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, ExpertLoad, Options, Phase, Position, Recompute, Sparsity, Storage, preset, write};
+use crate::model::{
+    Activation, ActivationFormat, ExpertLoad, Options, Phase, Position, Recompute, Sparsity, Storage, preset, write,
+};
 use crate::workload;
 
 /// A model, what is changed of it, and what is done with it.
@@ -43,6 +45,8 @@ pub struct ModelRequest {
     pub dropout: bool,
     /// How matrices and caches are stored.
     pub storage: Storage,
+    /// The data type of the layers' products, where not `dtype`.
+    pub activations: Option<ActivationFormat>,
     /// Rows of a chunk of Mamba-2; the model's if not given.
     pub chunk: Option<u64>,
 }
@@ -107,6 +111,7 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
         recompute: request.recompute,
         dropout: request.dropout,
         storage: request.storage.clone(),
+        activations: request.activations.clone(),
         expert_load: ExpertLoad::default(),
         weights: Vec::new(),
         notes: Vec::new(),

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::bsp::{Bsp, BspEnergy, BspLink, BspPart, BspTile, Exchange, Planner, SparseKernel};
 use super::check::{dtype, mac_energy, zero_mac_share};
+use super::emulated::{Emulated, EmulatedSpec, emulated};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -35,6 +36,7 @@ pub(super) struct BspSpec {
     planner: Table<PlannerSpec>,
     energy: Table<EnergySpec>,
     die_mm2: Option<Spanned<Real>>,
+    emulated: Option<EmulatedSpec>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 
@@ -129,7 +131,7 @@ pub(super) fn bsp(source: &Source, spec: &BspSpec) -> Result<Bsp, Diagnostic> {
         return Err(source.error(spec.memory.span(), title, "expected one table `[[memory]]`"));
     }
     let tile = tile(source, &spec.tile)?;
-    Ok(Bsp {
+    let mut chip = Bsp {
         name,
         clock_hz: (clock_ghz * 1e9).round() as u64,
         exchange: exchange(source, &spec.exchange)?,
@@ -141,9 +143,13 @@ pub(super) fn bsp(source: &Source, spec: &BspSpec) -> Result<Bsp, Diagnostic> {
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         tile,
         part: BspPart::ALL,
+        emulated: Emulated::new(),
         assumed: Arc::default(),
         text: Arc::default(),
-    })
+    };
+    let macs = ("tile.macs", &mut chip.tile.macs);
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    Ok(chip)
 }
 
 fn tile(source: &Source, spec: &TileSpec) -> Result<BspTile, Diagnostic> {

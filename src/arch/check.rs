@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
+use super::emulated::{Emulated, emulated};
 use super::grid::grid;
 use super::limits;
 use super::memory_tiers::memory;
@@ -28,7 +29,7 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
     let _ = &spec.kind;
     let name = source.name("name", &spec.name)?;
     let clock_ghz = source.real("clock_ghz", &spec.clock_ghz, limits::CLOCK_GHZ)?;
-    Ok(Chip {
+    let mut chip = Chip {
         name,
         clock_hz: (clock_ghz * 1e9).round() as u64,
         grid: grid(source, &spec.grid)?,
@@ -46,9 +47,13 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
         area: spec.area.as_ref().map(|spec| area(source, spec)).transpose()?,
         vendor: spec.vendor.as_ref().map(|vendor_spec| vendor(source, vendor_spec)).transpose()?,
         quality: Quality::Ideal,
+        emulated: Emulated::new(),
         assumed: Arc::default(),
         text: Arc::default(),
-    })
+    };
+    let lanes = ("pcu.lanes", &mut chip.pcu.lanes);
+    chip.emulated = emulated(source, spec.emulated.as_ref(), lanes, &mut chip.energy.mac_pj)?;
+    Ok(chip)
 }
 
 fn pcu(source: &Source, spec: &PcuSpec) -> Result<Pcu, Diagnostic> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Banks, Penalties, Quality, Shapes, Vendor};
+use super::{Banks, Emulated, Penalties, Quality, Shapes, Vendor};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::units::{Dtype, Rate};
@@ -365,6 +365,8 @@ pub struct Chip {
     pub vendor: Option<Vendor>,
     /// Whether those limits act.
     pub quality: Quality,
+    /// Data types that are multiplied as another.
+    pub emulated: Emulated,
     /// Paths of the fields that the file calls assumed.
     pub assumed: Arc<[String]>,
     /// The text of the file, overrides applied; empty if it was not read from one.

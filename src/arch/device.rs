@@ -1,6 +1,6 @@
 //! What every chip can be asked, whatever its kind: reports need no more.
 
-use super::{Bsp, Chip, Gpu, Systolic, Tier, TierId, Vendor, Wafer};
+use super::{Bsp, Chip, Emulated, Gpu, Systolic, Tier, TierId, Vendor, Wafer};
 use crate::index::IndexVec;
 use crate::units::Dtype;
 
@@ -61,6 +61,8 @@ pub trait Device {
     fn sram_bytes(&self) -> u64;
     /// Data types it multiplies.
     fn dtypes(&self) -> Vec<Dtype>;
+    /// Data types among them that it multiplies as another.
+    fn emulated(&self) -> &Emulated;
     /// Peak FLOP/s of dense products in a data type (2 FLOP a MAC).
     fn peak_flops(&self, dtype: Dtype) -> Option<f64>;
     /// Off-chip tiers.
@@ -106,6 +108,9 @@ impl Device for Chip {
     }
     fn dtypes(&self) -> Vec<Dtype> {
         self.pcu.lanes.keys().copied().collect()
+    }
+    fn emulated(&self) -> &Emulated {
+        &self.emulated
     }
     fn peak_flops(&self, dtype: Dtype) -> Option<f64> {
         Chip::peak_flops(self, dtype)
@@ -179,6 +184,9 @@ impl Device for Gpu {
     fn dtypes(&self) -> Vec<Dtype> {
         self.sm.tensor_macs.keys().copied().collect()
     }
+    fn emulated(&self) -> &Emulated {
+        &self.emulated
+    }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))
     }
@@ -207,6 +215,9 @@ impl Device for Bsp {
     }
     fn dtypes(&self) -> Vec<Dtype> {
         self.tile.macs.keys().copied().collect()
+    }
+    fn emulated(&self) -> &Emulated {
+        &self.emulated
     }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))
@@ -237,6 +248,9 @@ impl Device for Systolic {
     fn dtypes(&self) -> Vec<Dtype> {
         self.array.cell_macs.keys().copied().collect()
     }
+    fn emulated(&self) -> &Emulated {
+        &self.emulated
+    }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole die"))
     }
@@ -265,6 +279,9 @@ impl Device for Wafer {
     }
     fn dtypes(&self) -> Vec<Dtype> {
         self.core.macs.keys().copied().collect()
+    }
+    fn emulated(&self) -> &Emulated {
+        &self.emulated
     }
     fn area(&self) -> Option<(f64, &'static str)> {
         self.die_mm2.map(|mm2| (mm2, "the whole wafer"))

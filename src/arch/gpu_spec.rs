@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::check::{dtype, mac_energy, zero_mac_share};
+use super::emulated::{Emulated, EmulatedSpec, emulated};
 use super::gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
     ServingStack, Sharding, Sm,
@@ -41,6 +42,7 @@ pub(super) struct GpuSpec {
     cluster: Table<ClusterSpec>,
     energy: Table<GpuEnergySpec>,
     die_mm2: Option<Spanned<Real>>,
+    emulated: Option<EmulatedSpec>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 
@@ -197,7 +199,7 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         return Err(source.error(spec.memory.span(), title, "expected one table `[[memory]]`"));
     }
     let sm = sm(source, &spec.sm)?;
-    Ok(Gpu {
+    let mut chip = Gpu {
         name,
         clock_hz: (clock_ghz * 1e9).round() as u64,
         l2: L2 {
@@ -241,9 +243,13 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         energy: energy(source, &spec.energy, &sm)?,
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         sm,
+        emulated: Emulated::new(),
         assumed: Arc::default(),
         text: Arc::default(),
-    })
+    };
+    let macs = ("sm.tensor_macs", &mut chip.sm.tensor_macs);
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    Ok(chip)
 }
 
 fn attention(source: &Source, path: &str, spec: &AttentionSpec) -> Result<AttentionKernel, Diagnostic> {

@@ -8,6 +8,7 @@ mod check;
 mod chip;
 mod device;
 mod effective;
+mod emulated;
 mod gpu;
 mod gpu_spec;
 mod grid;
@@ -35,6 +36,7 @@ pub use chip::{
     TierEnergy, TierEnergyItems, TierId, UnitKind,
 };
 pub use device::{AnyChip, Device, UnitNames};
+pub use emulated::Emulated;
 pub use gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
     ServingStack, Sharding, Sm,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Tier, TierId};
+use super::{Emulated, Tier, TierId};
 use crate::index::IndexVec;
 use crate::units::Dtype;
 
@@ -93,6 +93,8 @@ pub struct Systolic {
     pub energy: SystolicEnergy,
     /// Area of the whole die, if the file tells.
     pub die_mm2: Option<f64>,
+    /// Data types that are multiplied as another.
+    pub emulated: Emulated,
     /// Paths of the fields that the file calls assumed.
     pub assumed: Arc<[String]>,
     /// The text of the file, overrides applied; empty if it was not read from one.

@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::check::{counts_by_type, mac_energy, zero_mac_share};
+use super::emulated::{Emulated, EmulatedSpec, emulated};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -32,6 +33,7 @@ pub(super) struct SystolicSpec {
     program: Table<ProgramSpec>,
     energy: Table<EnergySpec>,
     die_mm2: Option<Spanned<Real>>,
+    emulated: Option<EmulatedSpec>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 
@@ -114,7 +116,7 @@ pub(super) fn systolic(source: &Source, spec: &SystolicSpec) -> Result<Systolic,
         let spans = [spec.buffer.stream_share.span(), spec.buffer.capacity_bytes.span()];
         return Err(source.error_among(&spans, title, "expected room for two folds and their sums"));
     }
-    Ok(Systolic {
+    let mut chip = Systolic {
         name,
         clock_hz: (clock_ghz * 1e9).round() as u64,
         vector_lanes: source.count("vector.lanes", &spec.vector.lanes, LANES)?,
@@ -125,9 +127,13 @@ pub(super) fn systolic(source: &Source, spec: &SystolicSpec) -> Result<Systolic,
         energy: energy(source, &spec.energy, &array)?,
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         array,
+        emulated: Emulated::new(),
         assumed: Arc::default(),
         text: Arc::default(),
-    })
+    };
+    let macs = ("array.cell_macs", &mut chip.array.cell_macs);
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    Ok(chip)
 }
 
 fn array(source: &Source, spec: &ArraySpec) -> Result<Arrays, Diagnostic> {

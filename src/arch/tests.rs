@@ -144,7 +144,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "lanes = { bf16 = 32, fp32 = 16 }",
         "lanes = { bf16 = 32, fp8 = 16 }",
-        "28:22: unknown field `pcu.lanes.fp8`, expected one of `bf16`, `fp16`, `fp32`, `int8`",
+        "28:22: unknown field `pcu.lanes.fp8`, expected one of `bf16`, `fp16`, `fp32`, `int8`, `fp8_e4m3`, `fp8_e5m2`",
     ),
     ("lanes = { bf16 = 32, fp32 = 16 }", "lanes = {}", "28:9: `pcu.lanes` names no data type"),
     (
@@ -337,7 +337,7 @@ error: unknown field `pmux`
  --> command line:1:7
   |
 1 | --set arch.pmux.banks=15
-  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `kind`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `area`, `vendor`, `ranges`
+  |       ^^^^^^^^^^^^^^^ expected one of `schema`, `kind`, `name`, `clock_ghz`, `grid`, `pcu`, `pmu`, `network`, `ag`, `memory`, `launch`, `energy`, `emulated`, `area`, `vendor`, `ranges`
   |
 help: did you mean `pmu`?
 "#);

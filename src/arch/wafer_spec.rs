@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::check::{counts_by_type, mac_energy};
+use super::emulated::{Emulated, EmulatedSpec, emulated};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -32,6 +33,7 @@ pub(super) struct WaferSpec {
     program: Table<ProgramSpec>,
     energy: Table<EnergySpec>,
     die_mm2: Option<Spanned<Real>>,
+    emulated: Option<EmulatedSpec>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 
@@ -99,7 +101,7 @@ pub(super) fn wafer(source: &Source, spec: &WaferSpec) -> Result<Wafer, Diagnost
         return Err(source.error(spec.memory.span(), title, "expected one table `[[memory]]`"));
     }
     let core = core(source, &spec.core)?;
-    Ok(Wafer {
+    let mut chip = Wafer {
         name,
         clock_hz: (clock_ghz * 1e9).round() as u64,
         fabric: WaferFabric {
@@ -123,9 +125,13 @@ pub(super) fn wafer(source: &Source, spec: &WaferSpec) -> Result<Wafer, Diagnost
         energy: energy(source, &spec.energy, &core)?,
         die_mm2: spec.die_mm2.as_ref().map(|mm2| source.real("die_mm2", mm2, limits::AREA_MM2)).transpose()?,
         core,
+        emulated: Emulated::new(),
         assumed: Arc::default(),
         text: Arc::default(),
-    })
+    };
+    let macs = ("core.macs", &mut chip.core.macs);
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    Ok(chip)
 }
 
 fn core(source: &Source, spec: &CoreSpec) -> Result<WaferCore, Diagnostic> {

@@ -12,7 +12,7 @@ use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::study_args;
 use super::validate::{CalibrateArgs, ValidateArgs};
 use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, Recompute, ValueType};
-use crate::model::StorageFormat;
+use crate::model::{ActivationFormat, StorageFormat};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -393,6 +393,9 @@ pub(super) struct ModelArgs {
     /// Store the keys and values of the context so when decoding
     #[arg(long, value_name = "FORMAT")]
     pub(super) cache_storage: Option<StorageFormat>,
+    /// Multiply in the layers what is quantised to TYPE: fp8_e4m3, fp8_e5m2 or int8; with TYPE:token each row has a scale made as it runs
+    #[arg(long, value_name = "TYPE[:token]")]
+    pub(super) activations: Option<ActivationFormat>,
     /// Rows of a chunk of Mamba-2, 1 for row by row [default: the model's]
     #[arg(long, value_name = "N")]
     pub(super) chunk: Option<u64>,

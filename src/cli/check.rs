@@ -5,7 +5,7 @@ use std::path::Path;
 use super::args::CheckArgs;
 use super::failure::Failure;
 use super::output;
-use crate::arch::{self, Sources, sources};
+use crate::arch::{self, Device, Sources, sources};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, FileKind, Override, Root};
 use crate::pod::{self, System};
@@ -53,7 +53,8 @@ fn described(args: &CheckArgs, path: &Path, kind: FileKind, sets: &[Override]) -
             let described = if pod::is_system(path) {
                 format!("system {}", described_system(&pod::open(path, sets)?))
             } else {
-                format!("chip {}", report::describe_chip(arch::open(path, sets)?.device()))
+                let chip = arch::open(path, sets)?;
+                format!("chip {}{}", report::describe_chip(chip.device()), multiplied(chip.device()))
             };
             let values = input::text_of(path).map(|text| told(&sources(&text))).unwrap_or_default();
             Ok(format!("{described}{values}"))
@@ -99,6 +100,15 @@ fn described_system(system: &System) -> String {
         levels.collect::<Vec<_>>().join(", "),
         stacks.join(", ")
     )
+}
+
+/// The data types that a chip multiplies, and those that it multiplies as another.
+fn multiplied(chip: &dyn Device) -> String {
+    let native = chip.dtypes().into_iter().filter(|dtype| !chip.emulated().contains_key(dtype));
+    let native: Vec<&str> = native.map(|dtype| dtype.name()).collect();
+    let emulated: Vec<String> = chip.emulated().iter().map(|(of, wide)| format!("{of} as {wide}")).collect();
+    let others = if emulated.is_empty() { String::new() } else { format!(", and {}", emulated.join(", ")) };
+    format!("; multiplies {}{others}", native.join(", "))
 }
 
 /// How many values of a chip file are known how well.

@@ -33,6 +33,7 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
         recompute: args.recompute.into(),
         dropout: args.dropout,
         storage: Storage { weights: args.weight_storage.clone(), cache: args.cache_storage.clone() },
+        activations: args.activations.clone(),
         chunk: args.chunk,
     })?;
     match &args.output {

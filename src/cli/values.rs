@@ -54,6 +54,12 @@ pub(super) enum ValueType {
     Fp16,
     Fp32,
     Int8,
+    #[value(name = "fp8_e4m3")]
+    #[serde(rename = "fp8_e4m3")]
+    Fp8E4m3,
+    #[value(name = "fp8_e5m2")]
+    #[serde(rename = "fp8_e5m2")]
+    Fp8E5m2,
 }
 
 impl From<ValueType> for Dtype {
@@ -63,6 +69,8 @@ impl From<ValueType> for Dtype {
             ValueType::Fp16 => Self::Fp16,
             ValueType::Fp32 => Self::Fp32,
             ValueType::Int8 => Self::Int8,
+            ValueType::Fp8E4m3 => Self::Fp8E4m3,
+            ValueType::Fp8E5m2 => Self::Fp8E5m2,
         }
     }
 }

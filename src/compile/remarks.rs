@@ -62,8 +62,10 @@ pub(super) fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable)
         NoPlan::Dtype(dtype) => {
             let known: Vec<&str> = chip.pcu.lanes.keys().map(|d| d.name()).collect();
             let title = format!("operator `{name}` computes in {dtype}, which a PCU of {} lacks", chip.name);
-            refused(title, "cannot be computed")
-                .with_help(format!("use one of {}, or add it to `pcu.lanes` of the chip", known.join(", ")))
+            refused(title, "cannot be computed").with_help(format!(
+                "use one of {}, or add it to `pcu.lanes` or `emulated` of the chip",
+                known.join(", ")
+            ))
         }
         NoPlan::Sram(bytes) => refused(
             format!(

@@ -42,7 +42,7 @@ pub struct StageWork {
     /// Groups of columns that a SIMD function takes whole (heads, a row); `None` for single columns.
     units: Option<u64>,
     /// The second operand is stored in another format.
-    is_packed: bool,
+    is_expanded: bool,
     /// MACs of so many rows, where that is not told by the stored weights.
     macs_of_rows: Option<(u64, u64)>,
     /// The state that a firing takes over from the one before, in rows of its operand.
@@ -116,7 +116,7 @@ impl StageWork {
             statistics: keys.map_or(0, |keys| keys.statistics_of(spec.output)),
             sharers: graph.form(index).filter(|_| cuts_heads).map_or(1, |form| form.heads / form.b_heads),
             units: graph.units(index),
-            is_packed: spec.weight.is_some_and(|weight| graph.workload.tensors[weight].packed.is_some()),
+            is_expanded: spec.weight.is_some_and(|weight| graph.workload.tensors[weight].is_expanded()),
             macs_of_rows: (graph.form(index).is_some() && !cuts_heads || graph.sampled(index).is_some())
                 .then(|| (graph.workload.stored_macs(spec.main), graph.rows)),
             carried_rows: u64::from(graph.kind(index).is_carried()),
@@ -354,7 +354,7 @@ impl StageWork {
 
     /// Elements of a packed second operand that are expanded as a firing reads them: all of the column tile in every row pass.
     pub fn expanded_elements(&self, column_tile: u64, rows: u64) -> u64 {
-        if !self.is_packed {
+        if !self.is_expanded {
             return 0;
         }
         (0..self.mapping.groups()).map(|group| self.pass(column_tile, group).stored).sum::<u64>() * self.passes(rows)

@@ -109,6 +109,7 @@ fn moves_rows(kind: OperatorKind) -> bool {
             | OperatorKind::EmbeddingGrad
             | OperatorKind::RowSum
             | OperatorKind::RowMax
+            | OperatorKind::RowScale
             | OperatorKind::SgdUpdate
             | OperatorKind::AdamUpdate
             | OperatorKind::Select

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::families::{Fields, Model};
 use super::options::{Imported, Options};
+use super::quantization::Quantisation;
 use crate::diagnostics::Diagnostic;
 use crate::input;
 use crate::model::{Architecture, ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, write};
@@ -78,10 +79,10 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     let why = match options.dtype() {
         _ if options.phase == Phase::Training => Some("the matrices are trained"),
         _ if !weights.is_empty() => Some("the matrices are pruned"),
-        "int8" => Some("products are of int8"),
         _ => None,
     };
-    let storage = Storage { weights: fields.quantization(why, &mut notes), cache: None };
+    let Quantisation { weights: stored, cache, activations } = fields.quantization(why, &mut notes);
+    let storage = Storage { weights: stored, cache: cache.filter(|_| options.phase == Phase::Decode) };
     let name = name_of(path, &fields);
     let text = write(&crate::model::Options {
         name,
@@ -96,6 +97,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         recompute: Recompute::None,
         dropout: false,
         storage,
+        activations,
         expert_load: fields.expert_load.clone(),
         weights,
         notes,

@@ -54,6 +54,8 @@ pub(super) struct Operator {
     pub(super) inputs: Vec<usize>,
     pub(super) output: usize,
     pub(super) vectors: Vec<usize>,
+    /// It is a product of activations that are quantised.
+    pub(super) is_narrow: bool,
     /// Further keys and their values.
     pub(super) options: Vec<(&'static str, String)>,
 }
@@ -129,7 +131,15 @@ impl Draft<'_> {
     ) -> &mut Operator {
         let name = self.name(true, wanted);
         let at = self.operators.len();
-        self.operators.push(Operator { name, kind, inputs, output, vectors: Vec::new(), options: Vec::new() });
+        self.operators.push(Operator {
+            name,
+            kind,
+            inputs,
+            output,
+            vectors: Vec::new(),
+            is_narrow: false,
+            options: Vec::new(),
+        });
         &mut self.operators[at]
     }
 
@@ -169,7 +179,7 @@ impl Draft<'_> {
 
     /// Whether a tensor may be stored in a format of its own: a dense second operand of products that are not of integers, and
     /// nothing else.
-    fn is_storable(&self, tensor: usize, dtype: &str) -> bool {
+    pub(super) fn is_storable(&self, tensor: usize, dtype: &str) -> bool {
         let is_second = |op: &Operator| matches!(op.kind, "gemm" | "conv") && op.inputs.get(1) == Some(&tensor);
         let reads = |op: &Operator| op.inputs.contains(&tensor) || op.vectors.contains(&tensor);
         let is_once = |op: &Operator| op.inputs[0] != tensor && !op.vectors.contains(&tensor);
@@ -178,12 +188,18 @@ impl Draft<'_> {
             && self.operators.iter().filter(|op| reads(op)).all(|op| is_second(op) && is_once(op))
     }
 
+    /// Whether a product's activations are integers.
+    fn is_of_integers(&self, operator: &Operator) -> bool {
+        operator.inputs.first().is_some_and(|&first| self.tensors[first].dtype == Some("int8"))
+    }
+
     /// The notes, with one on so many weights that are stored as integers.
     fn write_notes(&self, text: &mut String, stored: usize, dtype: &str) {
         let about_storage = (stored > 0).then(|| {
+            let narrow = self.operators.iter().filter(|op| op.is_narrow && self.is_of_integers(op)).count();
             format!(
-                "{stored} weights are stored as integers of eight bits, with their scales and zero points; activations are \
-                 not: products are of {dtype}"
+                "{stored} weights are stored as integers of eight bits, with their scales and zero points; {narrow} products are of \
+                 such integers, the others of {dtype}"
             )
         });
         let notes: Vec<&String> = self.notes.iter().chain(&about_storage).collect();
@@ -251,7 +267,7 @@ impl Draft<'_> {
             list.join(", ")
         };
         for operator in &self.operators {
-            let Operator { name, kind, inputs, output, vectors, options } = operator;
+            let Operator { name, kind, inputs, output, vectors, options, .. } = operator;
             let _ = writeln!(
                 text,
                 "\n[[operators]]\nname = {}\nkind = {}\ninputs = [{}]\noutput = {}",

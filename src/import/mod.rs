@@ -12,6 +12,7 @@ mod attention;
 mod config;
 mod constant;
 mod draft;
+mod eight_bits;
 mod expert_load;
 mod families;
 mod fold;

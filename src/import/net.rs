@@ -22,6 +22,8 @@ pub(super) struct Value<'a> {
     pub(super) data_type: i64,
     /// What does not depend on the network's inputs.
     pub(super) constant: Option<Constant<'a>>,
+    /// Integers of eight bits stand for it where it is read (`QuantizeLinear`).
+    pub(super) is_quantised: bool,
     pub(super) producer: Option<usize>,
     /// Nodes that read it, each once.
     pub(super) consumers: Vec<usize>,

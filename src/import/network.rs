@@ -60,6 +60,7 @@ pub(super) fn of_graph(
         None => Masks::default(),
     };
     let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    draft.quantise(options.dtype());
     let about = vec![
         format!("{name}: imported from {file} ({about})."),
         format!(

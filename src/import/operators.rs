@@ -123,6 +123,7 @@ impl Lower<'_, '_> {
             None => (self.weight(b, (k, n), stored_turned, (0, n)), Vec::new()),
         };
         let tensor = self.emit(node, "gemm", vec![layout.tensor, weight], (layout.rows, n), options);
+        self.mark_narrow(a);
         let mut result = layout.with_columns(last, n, tensor);
         // A vector times a matrix loses an axis.
         if let Some(output) = node.output().and_then(|output| self.net.values[output].shape.clone())
@@ -131,6 +132,13 @@ impl Lower<'_, '_> {
             result = result.reshaped(&output).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
         }
         self.settle(node, result)
+    }
+
+    /// Says of the product that was added last whether its activations are quantised.
+    pub(super) fn mark_narrow(&mut self, activations: ValueId) {
+        if let Some(operator) = self.draft.operators.last_mut() {
+            operator.is_narrow = self.net.values[activations].is_quantised;
+        }
     }
 
     /// A bias for the operator behind a value, if it can take one.

@@ -1,45 +1,119 @@
-//! `quantization_config` of a config.json: how the matrices of the layers are stored.
+//! `quantization_config` of a config.json: how the matrices of the layers, their activations and the cache are stored.
 
 use serde_json::Value;
 
 use super::families::Fields;
-use crate::model::StorageFormat;
+use crate::model::{ActivationFormat, StorageFormat};
+
+/// What is applied of a `quantization_config`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Quantisation {
+    /// The layers' matrices.
+    pub(super) weights: Option<StorageFormat>,
+    /// Keys and values of the context.
+    pub(super) cache: Option<StorageFormat>,
+    /// What is multiplied with the layers' matrices.
+    pub(super) activations: Option<ActivationFormat>,
+}
 
 impl Fields {
-    /// The format of the layers' matrices; a note where one is named that is not applied: not known here, or for the reason given.
-    pub(super) fn quantization(&self, why_not: Option<&str>, notes: &mut Vec<String>) -> Option<StorageFormat> {
-        let config = self.map.get("quantization_config").filter(|config| !config.is_null())?;
-        let word = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
-        let number = |key: &str| config.get(key).and_then(Value::as_i64);
+    /// Formats that are applied; a note where one is named that is not: not known here, or for the reason given.
+    pub(super) fn quantization(&self, why_not: Option<&str>, notes: &mut Vec<String>) -> Quantisation {
+        let Some(config) = self.map.get("quantization_config").filter(|config| !config.is_null()) else {
+            return Quantisation::default();
+        };
         let is_given = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
-        // A group of -1 is a whole column.
-        let group = match number("group_size") {
-            Some(-1) => Some(None),
-            Some(group @ 1..=65_536) => Some(u64::try_from(group).ok()),
-            _ if !is_given("group_size") => Some(None),
-            _ => None,
-        };
-        let found = match (word("quant_method"), number("bits"), group) {
-            ("awq" | "gptq", Some(bits @ (4 | 8)), Some(group)) => {
-                Some(StorageFormat { format: format!("int{bits}"), group })
-            }
-            ("fp8", ..) if !is_given("weight_block_size") => {
-                Some(StorageFormat { format: "fp8_e4m3".to_owned(), group: None })
-            }
-            _ => None,
-        };
-        let method: String = word("quant_method").chars().take(40).collect();
-        let found = found.filter(|_| why_not.is_none());
+        let method = word(config, "quant_method");
+        let known = if method == "compressed-tensors" { of_groups(config) } else { of_method(config) };
+        let found = known.filter(|_| why_not.is_none());
         if found.is_none() {
+            let method: String = method.chars().take(40).collect();
             let why = why_not.unwrap_or("not a format that is known here");
             notes.push(format!(
                 "`quantization_config` ({method:?}) is not applied: {why}; the matrices are stored in the data type of products"
             ));
-        } else if is_given("modules_to_not_convert") || is_given("ignored_layers") {
+        } else if ["modules_to_not_convert", "ignored_layers", "ignore"].iter().any(|key| is_given(key)) {
             notes.push(
                 "`quantization_config` leaves some modules as they are: here all matrices of the layers have the format".to_owned(),
             );
         }
-        found
+        found.unwrap_or_default()
+    }
+}
+
+fn word<'a>(config: &'a Value, key: &str) -> &'a str {
+    config.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A group of so many elements; of -1 or none, a whole column. `None` of any other.
+fn group(config: &Value) -> Option<Option<u64>> {
+    match config.get("group_size").filter(|size| !size.is_null()).map(Value::as_i64) {
+        None | Some(Some(-1)) => Some(None),
+        Some(Some(size @ 1..=65_536)) => Some(u64::try_from(size).ok()),
+        _ => None,
+    }
+}
+
+/// AWQ, GPTQ, and FP8 with `activation_scheme`.
+fn of_method(config: &Value) -> Option<Quantisation> {
+    let bits = config.get("bits").and_then(Value::as_i64);
+    match (word(config, "quant_method"), bits) {
+        ("awq" | "gptq", Some(bits @ (4 | 8))) => {
+            let weights = Some(StorageFormat { format: format!("int{bits}"), group: group(config)? });
+            Some(Quantisation { weights, ..Quantisation::default() })
+        }
+        ("fp8", _) if config.get("weight_block_size").is_none_or(Value::is_null) => {
+            let scheme = word(config, "activation_scheme");
+            let of = |is_by_token| ActivationFormat { dtype: "fp8_e4m3".to_owned(), is_by_token };
+            Some(Quantisation {
+                weights: Some(StorageFormat { format: "fp8_e4m3".to_owned(), group: None }),
+                cache: None,
+                activations: ["static", "dynamic"].contains(&scheme).then(|| of(scheme == "dynamic")),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// `compressed-tensors`: one group of modules, which says how weights and their inputs are stored.
+fn of_groups(config: &Value) -> Option<Quantisation> {
+    let groups = config.get("config_groups")?.as_object()?;
+    let (_, only) = groups.iter().next().filter(|_| groups.len() == 1)?;
+    let given = |key: &str| only.get(key).filter(|of| !of.is_null());
+    let weights = given("weights")?;
+    let activations = match given("input_activations") {
+        None => None,
+        Some(of) => {
+            let (dtype, is_by_token) = (eight_bits(of)?, word(of, "strategy") == "token");
+            if !is_by_token && word(of, "strategy") != "tensor" {
+                return None;
+            }
+            Some(ActivationFormat { dtype, is_by_token })
+        }
+    };
+    let bits = weights.get("num_bits").and_then(Value::as_i64);
+    let (format, sized) = match (word(weights, "type"), bits) {
+        ("int", Some(4)) => ("int4".to_owned(), group(weights)?),
+        (_, Some(8)) => (eight_bits(weights)?, group(weights)?),
+        _ => return None,
+    };
+    // Scales of groups belong to elements, which an 8-bit product does not scale.
+    if activations.is_some() && bits == Some(8) && sized.is_some() {
+        return None;
+    }
+    let cache = match config.get("kv_cache_scheme").filter(|of| !of.is_null()) {
+        None => None,
+        Some(of) => Some(StorageFormat { format: eight_bits(of)?, group: None }),
+    };
+    Some(Quantisation { weights: Some(StorageFormat { format, group: sized }), cache, activations })
+}
+
+/// The type of 8 bits that a scheme names.
+fn eight_bits(scheme: &Value) -> Option<String> {
+    let bits = scheme.get("num_bits").and_then(Value::as_i64);
+    match (word(scheme, "type"), bits) {
+        ("int", Some(8)) => Some("int8".to_owned()),
+        ("float", Some(8)) => Some("fp8_e4m3".to_owned()),
+        _ => None,
     }
 }

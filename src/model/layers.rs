@@ -94,23 +94,23 @@ impl Writer<'_> {
     fn latent_attention(&mut self, h: &str, latent: &Latent) -> String {
         let decoding = self.options.phase == Phase::Decode;
         self.matrix("w_key_latent", "hidden", "key_latent");
-        self.operator("key_latent", "gemm", &[h, "w_key_latent"], "c_raw", "");
+        self.product("key_latent", h, "w_key_latent", ("c_raw", None), "");
         self.norm_of("c_raw", "c", "key_latent");
         self.matrix("w_key_rotated", "hidden", "rotated");
-        self.operator("key_rotated", "gemm", &[h, "w_key_rotated"], "kr_plain", "");
+        self.product("key_rotated", h, "w_key_rotated", ("kr_plain", None), "");
         self.operator("rotate_key", "rotary", &["kr_plain"], "kr", "");
         let (from, rows) = if latent.query.is_some() {
             self.matrix("w_query_latent", "hidden", "query_latent");
-            self.operator("query_latent", "gemm", &[h, "w_query_latent"], "cq_raw", "");
+            self.product("query_latent", h, "w_query_latent", ("cq_raw", None), "");
             self.norm_of("cq_raw", "cq", "query_latent");
             ("cq", "query_latent")
         } else {
             (h, "hidden")
         };
         self.matrix("w_query", rows, "plain_width");
-        self.operator("query", "gemm", &[from, "w_query"], "qn", "");
+        self.product("query", from, "w_query", ("qn", None), "");
         self.matrix("w_query_rotated", rows, "rotated_width");
-        self.operator("query_rotated", "gemm", &[from, "w_query_rotated"], "qr_plain", "");
+        self.product("query_rotated", from, "w_query_rotated", ("qr_plain", None), "");
         self.operator("rotate_query", "rotary", &["qr_plain"], "qr", "heads = \"heads\"");
         if self.keeps() {
             self.tensor("c", "tokens", "key_latent", "output", "");
@@ -122,7 +122,7 @@ impl Writer<'_> {
             self.cache("c_cache", "cached", "key_latent");
             self.cache("kr_cache", "cached", "rotated");
             self.matrix("w_key_up", "plain", "latent_width");
-            self.operator("absorb", "gemm", &["qn", "w_key_up"], "qc", "heads = \"heads\"");
+            self.product("absorb", "qn", "w_key_up", ("qc", None), "heads = \"heads\"");
             self.operator(
                 "scores_plain",
                 "gemm",
@@ -139,7 +139,7 @@ impl Writer<'_> {
             );
         } else {
             self.matrix("w_key_up", "key_latent", "plain_width");
-            self.operator("key_up", "gemm", &["c", "w_key_up"], "kn", "");
+            self.product("key_up", "c", "w_key_up", ("kn", None), "");
             self.operator("scores_plain", "gemm", &["qn", "kn"], "s_plain", &format!("transpose_b = true\n{heads}"));
             self.operator(
                 "scores_rotated",
@@ -154,10 +154,10 @@ impl Writer<'_> {
         if decoding {
             self.operator("mix", "gemm", &["p", "c_cache"], "oc", &shared);
             self.matrix("w_value_up", "key_latent", "value_width");
-            self.operator("value_up", "gemm", &["oc", "w_value_up"], "o", "heads = \"heads\"");
+            self.product("value_up", "oc", "w_value_up", ("o", None), "heads = \"heads\"");
         } else {
             self.matrix("w_value_up", "key_latent", "value_width");
-            self.operator("value_up", "gemm", &["c", "w_value_up"], "v", "");
+            self.product("value_up", "c", "w_value_up", ("v", None), "");
             self.operator("mix", "gemm", &["p", "v"], "o", &heads);
         }
         self.linear("project", ("o", "value_width"), "hidden", "attended");
@@ -227,11 +227,11 @@ impl Writer<'_> {
             }
         }
         let weight = |name: &str| format!("w_expert_{name}{}", if met < experts.count { "_met" } else { "" });
-        self.operator("expert_gate", "gemm", &["x_experts", &weight("gate")], "e_gate", &grouped);
+        self.product("expert_gate", "x_experts", &weight("gate"), ("e_gate", None), &grouped);
         self.operator("expert_silu", "silu", &["e_gate"], "e_open", "");
-        self.operator("expert_up", "gemm", &["x_experts", &weight("up")], "e_up", &grouped);
+        self.product("expert_up", "x_experts", &weight("up"), ("e_up", None), &grouped);
         self.operator("expert_gated", "mul", &["e_open", "e_up"], "e_mid", "");
-        self.operator("expert_down", "gemm", &["e_mid", &weight("down")], "e_fed", &grouped);
+        self.product("expert_down", "e_mid", &weight("down"), ("e_fed", None), &grouped);
         self.tensor("ids_tokens", "visits", "1", "input", "\ndtype = \"fp32\"");
         self.operator("collect", "embedding", &["ids_tokens", "e_fed"], "t_fed", "");
         self.operator("weigh", "scale", &["t_fed"], "t_weighed", "");

@@ -86,14 +86,14 @@ impl Writer<'_> {
         self.operator("gated_state", "mul", &["y_all", "z_open"], "y_gated", "");
         self.norm_of("y_gated", "y_normed_state", &numbers(sizes.width));
         self.matrix("w_out", &numbers(sizes.width), "hidden");
-        self.operator("out", "gemm", &["y_normed_state", "w_out"], "recurred", "");
+        self.product("out", "y_normed_state", "w_out", ("recurred", None), "");
         self.dropped("recurred")
     }
 
     fn projected_by(&mut self, name: &str, h: &str, columns: &str, output: &str) {
         let weight = format!("w_{name}");
         self.matrix(&weight, "hidden", columns);
-        self.operator(&format!("project_{name}"), "gemm", &[h, &weight], output, "");
+        self.product(&format!("project_{name}"), h, &weight, (output, None), "");
     }
 
     /// The depthwise convolution of a projection, and its activation.

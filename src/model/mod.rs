@@ -14,6 +14,7 @@ mod mamba_presets;
 mod named;
 mod part;
 mod preset;
+mod quantised;
 mod storage;
 mod write;
 
@@ -26,5 +27,6 @@ pub use mamba_presets::MAMBA_PRESETS;
 pub use named::preset;
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset};
+pub use quantised::ActivationFormat;
 pub use storage::{Storage, StorageFormat};
 pub use write::{Options, Phase, Recompute, Sparsity, WeightFile, write};

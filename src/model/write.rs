@@ -1,5 +1,6 @@
 //! The workload file of a model and phase, as text.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::chip_part::Part;
@@ -7,6 +8,7 @@ use super::experts::{ExpertLoad, Experts};
 use super::extras::Latent;
 use super::mamba::Mamba;
 use super::preset::{Architecture, Norm};
+use super::quantised::ActivationFormat;
 use super::storage::{Storage, StorageFormat};
 use crate::diagnostics::Diagnostic;
 
@@ -104,6 +106,8 @@ pub struct Options {
     pub dropout: bool,
     /// How matrices and caches are stored.
     pub storage: Storage,
+    /// The data type of the layers' products, where not that of everything.
+    pub activations: Option<ActivationFormat>,
     /// How tokens fall on experts.
     pub expert_load: ExpertLoad,
     /// Files that matrices of the layers take their masks from, by the matrix's name.
@@ -129,6 +133,7 @@ impl Options {
             recompute: Recompute::None,
             dropout: false,
             storage: Storage::default(),
+            activations: None,
             expert_load: ExpertLoad::default(),
             weights: Vec::new(),
             notes: Vec::new(),
@@ -197,6 +202,10 @@ pub(super) fn checked(options: &Options) -> Result<(), Diagnostic> {
         let title = "`--cache-storage`: only `--phase decode` reads a cache";
         return Err(Diagnostic::new(title).with_help("leave it out, or say `--phase decode`"));
     }
+    if options.activations.is_some() && options.phase == Phase::Training {
+        let title = "`--activations`: products that are trained are of the data type of the model";
+        return Err(Diagnostic::new(title).with_help("leave it out, or `--phase training`"));
+    }
     if a.extras.head_width.is_none() && !a.hidden.is_multiple_of(a.heads) {
         return Err(Diagnostic::new(format!("{} heads do not divide the width {}", a.heads, a.hidden))
             .with_help("give `--heads` that divides `--hidden`"));
@@ -243,9 +252,14 @@ pub(super) struct Writer<'a> {
     operators: String,
     /// The block that is written, and what stands before the names in it; its input keeps its name.
     block: Option<Block>,
+    /// Tensors that have been quantised.
+    pub(super) quantised: BTreeSet<String>,
     /// Of many chips, the part of one.
     pub(super) part: Option<Part>,
 }
+
+/// Matrices whose products stay in the data type of the model: few outputs, which choose among others, or are steps of a recurrence.
+const UNQUANTISED: [&str; 3] = ["w_router", "w_shared_open", "w_step"];
 
 /// A block of layers.
 #[derive(Clone)]
@@ -258,7 +272,14 @@ struct Block {
 impl<'a> Writer<'a> {
     /// Nothing written yet.
     pub(super) fn new(options: &'a Options, part: Option<Part>) -> Self {
-        Self { options, tensors: String::new(), operators: String::new(), block: None, part }
+        Self {
+            options,
+            tensors: String::new(),
+            operators: String::new(),
+            block: None,
+            quantised: BTreeSet::new(),
+            part,
+        }
     }
 }
 
@@ -339,6 +360,11 @@ impl Writer<'_> {
     /// Decoding: new tokens of a sequence.
     pub(super) fn new_tokens(&self) -> u64 {
         self.part.and_then(|part| part.new_tokens).unwrap_or(1)
+    }
+
+    /// Whether a block of layers is written.
+    pub(super) fn is_in_a_block(&self) -> bool {
+        self.block.is_some()
     }
 
     /// Whether the block of this name is written.
@@ -424,7 +450,11 @@ impl Writer<'_> {
             format!("\nsparsity = {{ pattern = \"file\", file = {file:?}, key = {key:?}{more} }}")
         });
         let packed = self.options.storage.weights.as_ref().filter(|_| self.block.is_some());
-        self.tensor(name, rows, columns, "weight", &packed.map_or(sparsity, StorageFormat::field));
+        let more = match self.narrow().filter(|_| !UNQUANTISED.contains(&name)) {
+            Some(narrow) => narrow.of_matrix(packed, !sparsity.is_empty()) + &sparsity,
+            None => packed.map_or(sparsity, StorageFormat::field),
+        };
+        self.tensor(name, rows, columns, "weight", &more);
     }
 
     /// Keys, values or latent vectors of the context.
@@ -448,14 +478,14 @@ impl Writer<'_> {
     pub(super) fn linear(&mut self, name: &str, (from, rows): (&str, &str), columns: &str, output: &str) {
         let weight = format!("w_{name}");
         self.matrix(&weight, rows, columns);
-        let mut more = String::new();
+        let mut bias = None;
         let a = &self.options.architecture;
         if a.bias || a.extras.attention_bias && matches!(name, "query" | "key" | "value") {
-            let bias = format!("b_{name}");
-            self.tensor(&bias, "1", columns, "weight", "");
-            more = format!("vectors = [{:?}]", self.named(&bias));
+            let vector = format!("b_{name}");
+            self.tensor(&vector, "1", columns, "weight", "");
+            bias = Some(self.named(&vector));
         }
-        self.operator(name, "gemm", &[from, &weight], output, &more);
+        self.product(name, from, &weight, (output, bias.as_deref()), "");
     }
 
     pub(super) fn norm(&mut self, from: &str, to: &str) {

@@ -39,6 +39,7 @@ pub(crate) fn sn10() -> Chip {
             pmus: sites(UnitKind::Pmu),
             agcus: vec![Agcu { site: Coordinate { x: 0, y: 0 }, ags: 32 }],
         },
+        emulated: crate::arch::Emulated::new(),
         pcu: Pcu {
             lanes: [(Dtype::Bf16, 32), (Dtype::Fp32, 16)].into(),
             stages: 6,

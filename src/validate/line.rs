@@ -38,7 +38,9 @@ impl Line<'_> {
             "fp16" | "float16" | "half" => Dtype::Fp16,
             "fp32" | "float32" => Dtype::Fp32,
             "int8" => Dtype::Int8,
-            _ => return Err(self.error("dtype", found, "bf16, fp16, fp32 or int8")),
+            "fp8" | "fp8_e4m3" => Dtype::Fp8E4m3,
+            "fp8_e5m2" => Dtype::Fp8E5m2,
+            _ => return Err(self.error("dtype", found, "bf16, fp16, fp32, int8, fp8_e4m3 or fp8_e5m2")),
         })
     }
 

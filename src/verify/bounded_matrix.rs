@@ -1,6 +1,6 @@
 //! Matrices of the reference, with a bound on how far each of the chip's values may be off.
 
-use crate::units::Dtype;
+use crate::units::{Dtype, ElementFormat};
 
 use super::matrix::Matrix;
 use super::number::{round_int8, rounded_error};
@@ -19,12 +19,15 @@ impl Bounded {
         Self { value, error }
     }
 
-    /// Rounds to a tensor's data type: only integers change their value, for the reference of the others is not rounded.
+    /// Rounds to a tensor's data type: only integers change their value, for the reference of the others is not rounded; floats of
+    /// 8 bits end at their largest.
     pub(super) fn rounded(mut self, dtype: Dtype) -> Self {
         for (value, error) in self.value.values.iter_mut().zip(&mut self.error.values) {
             *error = rounded_error(dtype, *value, *error);
-            if dtype == Dtype::Int8 {
-                *value = round_int8(*value);
+            match dtype.element() {
+                Some(ElementFormat::Int(_)) => *value = round_int8(*value),
+                Some(format) => *value = value.clamp(-format.most(), format.most()),
+                None => {}
             }
         }
         self

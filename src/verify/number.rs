@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::units::Dtype;
+use crate::units::{Dtype, ElementFormat};
 
 /// Rounds to a data type, to nearest, ties to even; integers saturate.
 pub(super) fn round(dtype: Dtype, value: f32) -> f64 {
@@ -11,6 +11,8 @@ pub(super) fn round(dtype: Dtype, value: f32) -> f64 {
         Dtype::Fp16 => f16::from_f32(value).to_f64(),
         Dtype::Fp32 => f64::from(value),
         Dtype::Int8 => round_int8(f64::from(value)),
+        Dtype::Fp8E4m3 => ElementFormat::E4M3.nearest(f64::from(value)),
+        Dtype::Fp8E5m2 => ElementFormat::E5M2.nearest(f64::from(value)),
     }
 }
 
@@ -26,6 +28,8 @@ pub(super) fn roundoff(dtype: Dtype) -> f64 {
         Dtype::Fp16 => exp2(-11),
         Dtype::Fp32 => exp2(-24),
         Dtype::Int8 => 0.0,
+        Dtype::Fp8E4m3 => exp2(-4),
+        Dtype::Fp8E5m2 => exp2(-3),
     }
 }
 
@@ -36,6 +40,8 @@ fn underflow(dtype: Dtype) -> f64 {
         Dtype::Fp16 => exp2(-25),
         Dtype::Fp32 => exp2(-150),
         Dtype::Int8 => 0.0,
+        Dtype::Fp8E4m3 => exp2(-10),
+        Dtype::Fp8E5m2 => exp2(-17),
     }
 }
 
@@ -72,7 +78,7 @@ mod tests {
 
     #[test]
     fn rounding_stays_within_its_bound() {
-        for dtype in [Dtype::Bf16, Dtype::Fp16, Dtype::Fp32] {
+        for dtype in Dtype::ALL.into_iter().filter(|dtype| *dtype != Dtype::Int8) {
             for i in 1..2000 {
                 let value = 0.013 * f64::from(i) - 11.0;
                 let off = (round(dtype, value as f32) - f64::from(value as f32)).abs();

@@ -39,10 +39,10 @@ pub(super) fn graph(workload: &Workload, inputs: &[Option<Matrix>]) -> Vec<Optio
     tensors
 }
 
-/// Whether a tensor of integers may be what the tail of its stage goes on with, without being stored.
+/// Whether a tensor of 8 bits, which are rounded and cut off, may be what the tail of its stage goes on with, without being stored.
 fn goes_on_unrounded(workload: &Workload, tensor: TensorId) -> bool {
     let mut readers = workload.operators.iter().filter(|operator| operator.inputs.contains(&tensor));
-    workload.tensors[tensor].dtype == Dtype::Int8
+    workload.tensors[tensor].dtype.saturates()
         && readers.next().is_some_and(|reader| reader.kind.folds_into_a_tail())
         && readers.next().is_none()
 }

@@ -48,6 +48,11 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
         OperatorKind::Rotary => x.chunks(head).flat_map(|x| rotated(x, at.row, operator.is_gradient)).collect(),
         OperatorKind::Concat => [x, y].concat(),
         OperatorKind::RowSum => vec![x.iter().sum()],
+        OperatorKind::RowScale => {
+            let most = x.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            vec![if most == 0.0 { 1.0 } else { most / workload.scaled_to(operator) as f32 }]
+        }
+        OperatorKind::Quantize => x.iter().map(|x| x / y[0]).collect(),
         OperatorKind::RowMax => vec![x.iter().copied().fold(f32::NEG_INFINITY, f32::max)],
         OperatorKind::CrossEntropy => {
             let (most, sum) = exponents(x);

@@ -94,6 +94,11 @@ fn of_row(
         OperatorKind::Rotary => by_heads(&|x, _| rotated(x, row, operator.is_gradient)),
         OperatorKind::Concat => x.iter().chain(y).copied().collect(),
         OperatorKind::RowSum => vec![Real::sum(x.iter().copied())],
+        OperatorKind::RowScale => {
+            let most = Real::greatest(x.iter().map(|x| Real::new(x.value.abs(), x.error)));
+            vec![if most.value == 0.0 { one } else { most.over(Real::exact(workload.scaled_to(operator))) }]
+        }
+        OperatorKind::Quantize => x.iter().map(|x| x.over(y[0])).collect(),
         OperatorKind::RowMax => vec![Real::greatest(x.iter().copied())],
         OperatorKind::CrossEntropy => {
             let (most, sum) = exponents(x);

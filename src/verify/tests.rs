@@ -114,6 +114,7 @@ fn attention(mode: Mode) -> Case {
         recompute: Recompute::None,
         dropout: false,
         storage: crate::model::Storage::default(),
+        activations: None,
         expert_load: crate::model::ExpertLoad::default(),
         weights: Vec::new(),
         notes: Vec::new(),

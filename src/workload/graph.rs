@@ -116,6 +116,11 @@ impl Tensor {
         self.mask.as_ref().map_or(self.rows * self.columns, |mask| mask.stored_elements())
     }
 
+    /// Whether it is stored in other elements than it is multiplied in, to which they are expanded as they are read.
+    pub fn is_expanded(&self) -> bool {
+        self.packed.is_some_and(|packed| Some(packed.elements) != self.dtype.element())
+    }
+
     /// Bytes of the stored values and of the metadata that finds them, in the format of the mask, or of the elements and scales
     /// of another format.
     pub fn stored_bytes(&self) -> u64 {
@@ -344,7 +349,10 @@ impl Workload {
         let dtype = of(&operator);
         let names: Vec<&str> = known.keys().map(|dtype| dtype.name()).collect();
         let title = format!("operator `{}` multiplies {dtype}, which {chip} cannot", operator.name);
-        let error = Diagnostic::new(title).with_help(format!("its `{field}` has {}", names.join(", ")));
+        let error = Diagnostic::new(title).with_help(format!(
+            "its `{field}` has {}; `emulated` may say as what else it multiplies",
+            names.join(", ")
+        ));
         Err(match &operator.declared {
             Some(origin) => error.with_origin(Origin { label: format!("of {dtype}"), ..origin.clone() }),
             None => error,

@@ -210,7 +210,7 @@ fn output_shape(
 fn shape_of_one(operator: &Linked<'_>, first: Shape, drafts: &IndexMap<String, Draft>) -> Shape {
     match operator.kind {
         OperatorKind::Transpose => (first.1, first.0),
-        OperatorKind::RowSum | OperatorKind::RowMax => (first.0, 1),
+        OperatorKind::RowSum | OperatorKind::RowMax | OperatorKind::RowScale => (first.0, 1),
         // As many of a row as are declared.
         OperatorKind::Select => {
             let declared = drafts[operator.output].shape;

@@ -204,6 +204,10 @@ kinds! {
     CausalConv "causal_conv" { class: Class::Carried, vectors: 2, stages: 4 };
     /// The product of each window of an image but its first pixel, channel by channel.
     RestProduct "rest_product" { class: Class::Pool };
+    /// The largest magnitude of each row over the largest number of the type that it is quantised to; of a row of zeros, 1.
+    RowScale "row_scale" { class: Class::Row, stages: 2 };
+    /// Each row of x over its element of the second input, in a data type of 8 bits.
+    Quantize "quantize" { class: Class::Row, inputs: 2 };
 }
 
 impl OperatorKind {
@@ -258,9 +262,10 @@ impl OperatorKind {
         }
     }
 
-    /// Whether a second input may have another data type: factors of a recurrence.
+    /// Whether a second input may have another data type: factors of a recurrence, scales.
     pub fn mixes_types(self) -> bool {
-        matches!(self, Self::AdamUpdate | Self::HeadScale | Self::Scan | Self::ScanBefore | Self::DecayMask)
+        use OperatorKind::{AdamUpdate, DecayMask, HeadScale, Quantize, Scan, ScanBefore};
+        matches!(self, AdamUpdate | HeadScale | Scan | ScanBefore | DecayMask | Quantize)
     }
 
     /// Whether its row vectors are taps, several for each column: heads are its columns.

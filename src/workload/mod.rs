@@ -17,6 +17,7 @@ mod limits;
 mod link;
 mod masks;
 mod packed;
+mod quantised;
 mod recurrent;
 mod resolve;
 mod sections;
@@ -101,6 +102,7 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
     let order = link::order(source, &linked, &drafts)?;
     let roles = infer::roles(source, &linked, &drafts)?;
     let shapes = infer::shapes(source, &linked, &order, &drafts)?;
+    quantised::check(source, &linked, &drafts)?;
     infer::totals(source, &linked, &drafts, &shapes)?;
 
     if let Some(spec) = &spec.sparsity {

@@ -4,54 +4,7 @@
 //! They lie so off chip and in PMUs, and are expanded to the data type of the product as they are read. Sources: FP8 formats,
 //! Micikevicius et al. 2022, arXiv:2209.05433; MX formats, OCP Microscaling Formats (MX) Specification 1.0, 2023.
 
-/// How an element is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ElementFormat {
-    /// A signed integer of so many bits; the least is left out, so that the range is symmetric.
-    Int(u32),
-    /// A float: bits of exponent and mantissa, and the largest finite value.
-    Float {
-        /// Bits of the exponent; its bias is half its range.
-        exponent: i32,
-        /// Bits of the mantissa.
-        mantissa: i32,
-        /// The largest value.
-        most: u32,
-    },
-}
-
-impl ElementFormat {
-    /// Bits of an element.
-    pub fn bits(self) -> u64 {
-        u64::from(match self {
-            Self::Int(bits) => bits,
-            Self::Float { exponent, mantissa, .. } => (1 + exponent + mantissa).unsigned_abs(),
-        })
-    }
-
-    /// The largest value.
-    pub fn most(self) -> f64 {
-        match self {
-            Self::Int(bits) => f64::from((1u32 << (bits - 1)) - 1),
-            Self::Float { most, .. } => f64::from(most),
-        }
-    }
-
-    /// The nearest value that can be stored, ties to even, saturating.
-    pub fn nearest(self, value: f64) -> f64 {
-        let most = self.most();
-        match self {
-            Self::Int(_) => value.round_ties_even().clamp(-most, most),
-            Self::Float { exponent, mantissa, .. } => {
-                let least_power = 2 - (1 << (exponent - 1));
-                let power =
-                    if value == 0.0 { least_power } else { (value.abs().log2().floor() as i32).max(least_power) };
-                let step = f64::from(power - mantissa).exp2();
-                ((value / step).round_ties_even() * step).clamp(-most, most)
-            }
-        }
-    }
-}
+use crate::units::ElementFormat;
 
 /// How scales are stored, and how one is chosen for the largest of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,9 +31,9 @@ impl ScaleFormat {
 pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 6] = [
     ("int4", ElementFormat::Int(4), ScaleFormat::Bf16, None),
     ("int8", ElementFormat::Int(8), ScaleFormat::Bf16, None),
-    ("fp8_e4m3", ElementFormat::Float { exponent: 4, mantissa: 3, most: 448 }, ScaleFormat::Fp32, None),
-    ("fp8_e5m2", ElementFormat::Float { exponent: 5, mantissa: 2, most: 57344 }, ScaleFormat::Fp32, None),
-    ("mxfp8", ElementFormat::Float { exponent: 4, mantissa: 3, most: 448 }, ScaleFormat::PowerOfTwo, Some(32)),
+    ("fp8_e4m3", ElementFormat::E4M3, ScaleFormat::Fp32, None),
+    ("fp8_e5m2", ElementFormat::E5M2, ScaleFormat::Fp32, None),
+    ("mxfp8", ElementFormat::E4M3, ScaleFormat::PowerOfTwo, Some(32)),
     ("mxfp4", ElementFormat::Float { exponent: 2, mantissa: 1, most: 6 }, ScaleFormat::PowerOfTwo, Some(32)),
 ];
 

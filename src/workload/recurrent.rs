@@ -48,7 +48,7 @@ fn made(operator: &Linked<'_>, inputs: &[Shape], taps: Option<u64>) -> Option<Re
     let of_groups = || second.filter(|second| second.1.is_multiple_of(groups)).map(|second| second.1 / groups);
     let is_twice = operator.inputs.first() == operator.inputs.get(1);
     Some(match operator.kind {
-        OperatorKind::HeadScale | OperatorKind::Scan | OperatorKind::ScanBefore => {
+        OperatorKind::HeadScale | OperatorKind::Quantize | OperatorKind::Scan | OperatorKind::ScanBefore => {
             let factors = (rows, heads);
             let fits = divides && second == Some(factors);
             if fits { Ok(first) } else { Err(format!("expected {heads} heads, and factors {}", text(factors))) }

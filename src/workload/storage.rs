@@ -7,12 +7,12 @@ use toml::Spanned;
 use super::graph::{Operator, OperatorId, Tensor, TensorId};
 use super::kind::OperatorKind;
 use super::limits::MAX_DIM;
-use super::packed::{ElementFormat, FORMATS, Packed, ScaleFormat};
+use super::packed::{FORMATS, Packed, ScaleFormat};
 use super::spec::StorageSpec;
 use crate::diagnostics::Diagnostic;
 use crate::index::IndexVec;
 use crate::input::{Source, Table};
-use crate::units::Dtype;
+use crate::units::ElementFormat;
 
 /// A checked `storage` of a tensor.
 #[derive(Debug, Clone)]
@@ -112,8 +112,9 @@ fn layouts(
     if tensors[id].mask.is_some() {
         return Err(("the tensor is sparse".to_owned(), "no format of a sparse tensor"));
     }
-    if tensors[id].dtype == Dtype::Int8 {
-        return Err(("products are of `int8`".to_owned(), "expected a float data type"));
+    let dtype = tensors[id].dtype;
+    if dtype.element().is_some_and(|element| element != storage.elements && storage.elements.bits() >= element.bits()) {
+        return Err((format!("products are of `{dtype}`"), "expected elements of that type, or of fewer bits"));
     }
     let mut found = Vec::new();
     let mut whole: Option<Layout> = None;
@@ -139,6 +140,10 @@ fn layouts(
             let along_rows = operator.form.is_none() || !operator.options.transpose_b;
             let part_rows = tensor.rows / operator.form.map_or(1, |form| form.instances).max(1);
             let depth = operator.form.map_or(tensor.rows, |form| form.k);
+            if dtype.element() == Some(storage.elements) && storage.group.is_some_and(|group| group < depth) {
+                let what = format!("products of `{dtype}` have no scales inside their sums");
+                return Err((what, "expected a scale for a column or the tensor"));
+            }
             let layout = (along_rows, depth, part_rows);
             let of_whole = if turned { (!along_rows, depth, tensor.columns) } else { layout };
             // One scale for all of a part has no direction.

@@ -10,6 +10,7 @@ mod chakra;
 mod cli;
 mod deadlock;
 mod doubling;
+mod eight_bits;
 mod experts;
 mod faults;
 mod ffn;

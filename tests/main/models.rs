@@ -23,6 +23,7 @@ pub(crate) fn options(architecture: Architecture, phase: Phase) -> Options {
         recompute: Recompute::None,
         dropout: false,
         storage: rdusim::model::Storage::default(),
+        activations: None,
         expert_load: rdusim::model::ExpertLoad::default(),
         weights: Vec::new(),
         notes: Vec::new(),

@@ -201,6 +201,7 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
         recompute: model::Recompute::Full,
         dropout: true,
         storage: rdusim::model::Storage::default(),
+        activations: None,
         ..small("gpt2", Phase::Training)
     };
     let sparse = model::Sparsity { density: 0.4, block: 4 };

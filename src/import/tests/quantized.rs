@@ -1,5 +1,7 @@
 //! Graphs with `QuantizeLinear` and `DequantizeLinear`: what is stored of weights, and what stays as it is.
 
+use crate::workload::OperatorKind;
+
 use super::*;
 
 impl Net {
@@ -68,4 +70,36 @@ fn a_weight_with_rows_of_outputs_has_scales_of_its_rows() {
     };
     assert_eq!(stored(&gemm(0, 24)), (16 * 24 + 24 * 4, 1));
     assert_eq!(stored(&gemm(1, 16)), (16 * 24 * 2, 0));
+}
+
+/// x, quantised or not, times a quantised weight, with x added to the product.
+fn of_activations(is_quantised: bool) -> Net {
+    let net = Net::default()
+        .input("x", &["4", "16"])
+        .integers("w_q", &[16, 16], 3)
+        .weight("scale", &[], |_| 0.01)
+        .integers("zero", &[], 3)
+        .dequantized(&["w_q", "scale"], "w", 0);
+    let net = if is_quantised {
+        net.node("QuantizeLinear", &["x", "scale", "zero"], "x_q").dequantized(&["x_q", "scale", "zero"], "x_dq", 0)
+    } else {
+        net
+    };
+    net.node("MatMul", &[if is_quantised { "x_dq" } else { "x" }, "w"], "h").node("Add", &["x", "h"], "y").output("y")
+}
+
+#[test]
+fn products_of_quantised_activations_are_of_integers() {
+    let workload = of_activations(true).workload();
+    assert_eq!(kinds(&workload), ["scale", "gemm", "add"]);
+    let product = workload.operators.iter().find(|op| op.kind == OperatorKind::Gemm).unwrap();
+    let types = product.inputs.iter().chain([&product.output]).map(|&t| workload.tensors[t].dtype.name());
+    assert_eq!(types.collect::<Vec<_>>(), ["int8", "int8", "bf16"]);
+    // Elements of a byte and one scale of fp32.
+    assert_eq!(workload.tensors[product.inputs[1]].stored_bytes(), 16 * 16 + 4);
+    assert!(workload.notes.iter().any(|note| note.contains("1 products are of such integers")), "{:?}", workload.notes);
+    // Without quantised activations the weight is expanded to the data type of the product.
+    let workload = of_activations(false).workload();
+    assert_eq!(kinds(&workload), ["gemm", "add"]);
+    assert!(workload.tensors.iter().all(|tensor| tensor.dtype.name() == "bf16"));
 }

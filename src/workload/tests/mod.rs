@@ -148,7 +148,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "dtype = \"bf16\"",
         "dtype = \"bf17\"",
-        "5:9: `dtype`: found \"bf17\", expected one of `bf16`, `fp16`, `fp32`, `int8`",
+        "5:9: `dtype`: found \"bf17\", expected one of `bf16`, `fp16`, `fp32`, `int8`, `fp8_e4m3`, `fp8_e5m2`",
     ),
     ("tokens = 64", "tokens = 0", "8:10: `dims.tokens` must be from 1 to 1099511627776, found 0"),
     (
@@ -204,7 +204,7 @@ const REFUSALS: &[(&str, &str, &str)] = &[
     (
         "kind = \"gelu\"",
         "kind = \"gello\"",
-        "35:8: `operators.gelu.kind`: found \"gello\", expected one of `gemm`, `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`, `scale`, `causal_mask`, `rotary`, `dropout`, `bias`, `embedding`, `transpose`, `concat`, `row_sum` and 36 more",
+        "35:8: `operators.gelu.kind`: found \"gello\", expected one of `gemm`, `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`, `scale`, `causal_mask`, `rotary`, `dropout`, `bias`, `embedding`, `transpose`, `concat`, `row_sum` and 38 more",
     ),
     ("kind = \"gelu\"", "kind = \"add\"", "36:10: `operators.gelu.inputs` has length 1, `add` takes 2"),
     ("output = \"y\"", "output = \"h\"", "43:10: tensor \"h\" is the output of two operators"),
@@ -444,7 +444,7 @@ error: `dims.token` is not used by any shape
 help: did you mean `tokens`?
 "#);
     insta::assert_snapshot!(refused("workload.operators.gelu.kind=gleu"), @r#"
-error: `operators.gelu.kind`: found "gleu", expected one of `gemm`, `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`, `scale`, `causal_mask`, `rotary`, `dropout`, `bias`, `embedding`, `transpose`, `concat`, `row_sum` and 36 more
+error: `operators.gelu.kind`: found "gleu", expected one of `gemm`, `gelu`, `relu`, `silu`, `sigmoid`, `tanh`, `add`, `mul`, `softmax`, `layer_norm`, `rms_norm`, `scale`, `causal_mask`, `rotary`, `dropout`, `bias`, `embedding`, `transpose`, `concat`, `row_sum` and 38 more
  --> command line:1:36
   |
 1 | --set workload.operators.gelu.kind=gleu
