@@ -4,6 +4,9 @@
 //! They lie so off chip and in PMUs, and are expanded to the data type of the product as they are read. Sources: FP8 formats,
 //! Micikevicius et al. 2022, arXiv:2209.05433; MX formats, OCP Microscaling Formats (MX) Specification 1.0, 2023.
 
+/// Vector operations that expand an element: a conversion, a multiplication by its scale (assumed).
+pub const EXPANSION_STEPS: f64 = 2.0;
+
 /// How an element is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ElementFormat {
