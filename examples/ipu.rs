@@ -352,6 +352,7 @@ fn steps_left_out() -> Outcome<()> {
             b_home: true,
             available,
             windows: [None; 2],
+            packed: [None; 2],
         };
         plan_gemm(chip, &product).map(|plan| plan.steps)
     };

@@ -133,7 +133,8 @@ fn energy(chip: &Bsp, dtype: Dtype, (planned, times): (&Planned, f64), traffic: 
     let tier = chip.memory.iter().next().map(|tier| tier.energy);
     let moved = traffic.off_chip_bytes() as f64;
     EnergyJ {
-        compute: joules(planned.macs - planned.zero_macs) + zeros,
+        // An element that is expanded is multiplied by its scale.
+        compute: joules(planned.macs - planned.zero_macs) + zeros + planned.expanded * times * pj * 1e-12,
         zeros,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * chip.energy.sram_pj_per_byte * 1e-12,
         network: traffic.network_bytes as f64 * chip.energy.exchange_pj_per_byte * 1e-12,

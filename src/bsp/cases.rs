@@ -53,6 +53,7 @@ pub fn gemm_seconds(chip: &Bsp, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Res
         b_home: true,
         available: available(chip),
         windows: [None; 2],
+        packed: [None; 2],
     };
     let plan = gemm::plan(chip, &product).ok_or_else(|| unknown(chip, dtype))?;
     let resident = (m * k + k * n + m * n) as f64 * dtype.bytes() as f64;

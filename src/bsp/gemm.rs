@@ -1,13 +1,16 @@
 //! Dense products over tiles: splits of M, N and K, and of time where a tile's memory is short.
 //!
 //! Every tile has a slice of each operand and makes partial sums of a slice of the result; slices of K are summed by an
-//! all-to-all exchange. The search goes over all splits that differ in what a tile gets, and takes the fastest that fits. The
+//! all-to-all exchange. An operand that is stored in another format than it is multiplied in is expanded pass by pass, by the tiles
+//! that receive it or by those that hold it, whichever is faster. The search goes over all splits that differ in what a tile gets, and takes the fastest that fits. The
 //! terms are those of poplibs' planner (`lib/poplin/ConvPlan.cpp`, `lib/popops/ExchangeEstimator.cpp`).
 
 use super::amp::{self, Amp, CHANNELS};
 use super::step::{Superstep, TileLoad, parts_of};
+use super::vertex;
 use crate::arch::Bsp;
 use crate::units::Dtype;
+use crate::workload::EXPANSION_STEPS;
 
 /// `count` products of m x k by k x n.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,6 +33,8 @@ pub struct Product {
     pub available: f64,
     /// Where the first operand is the windows of images, and where the second is: the pixels.
     pub windows: [Option<Windows>; 2],
+    /// Bytes of an element of the first and of the second operand as it is stored, where that is another format than it is multiplied in.
+    pub packed: [Option<f64>; 2],
 }
 
 /// Pixels under windows: what a tile receives of an operand whose rows are windows of images. Windows that lie side by side share most
@@ -59,6 +64,8 @@ pub struct Grid {
     pub depth_passes: u64,
     /// The first operand is stationary, and the second streams.
     pub swapped: bool,
+    /// An operand in another format is expanded by the tiles that hold it, before the exchange; else by those that receive it.
+    pub expands_first: bool,
 }
 
 impl Grid {
@@ -77,6 +84,8 @@ pub struct GemmPlan {
     pub steps: Vec<Superstep>,
     /// Cycles of all of them.
     pub cycles: f64,
+    /// Times that each element of an operand in another format is expanded, over all tiles.
+    pub expansions: f64,
 }
 
 /// Most passes over one axis.
@@ -96,9 +105,10 @@ pub fn plan(chip: &Bsp, product: &Product) -> Option<GemmPlan> {
 
 /// The same product with the other operand stationary.
 fn swapped(product: &Product) -> Product {
-    let [a, b] = product.windows;
+    let ([a, b], [first, second]) = (product.windows, product.packed);
     let homes = (product.b_home, product.a_home);
-    Product { m: product.n, n: product.m, a_home: homes.0, b_home: homes.1, windows: [b, a], ..*product }
+    let (windows, packed) = ([b, a], [second, first]);
+    Product { m: product.n, n: product.m, a_home: homes.0, b_home: homes.1, windows, packed, ..*product }
 }
 
 /// The plan so far: the fastest that fits, else the one that needs the least memory.
@@ -140,6 +150,16 @@ struct Slice {
     sum_bytes: f64,
 }
 
+/// What a tile has to do with an operand.
+struct Operand {
+    /// Bytes that it receives.
+    received: f64,
+    /// Bytes of its memory while it multiplies, beside what lives longer.
+    held: f64,
+    /// Elements that it expands.
+    expanded: f64,
+}
+
 /// Bytes of a tile: what it receives of both operands, sums that are kept, all of that beside the operands, sums it receives, and the
 /// most at a time.
 struct Memory {
@@ -160,12 +180,19 @@ impl Planner<'_> {
                 for outputs in splits(outputs, tiles / (count * depth)) {
                     let rows = (tiles / (count * depth * outputs)).min(self.product.m);
                     let rows = self.product.m.div_ceil(self.product.m.div_ceil(rows));
-                    let grid =
-                        Grid { count, rows, outputs, depth, output_passes: 1, depth_passes: 1, swapped: self.swapped };
-                    self.passes(grid, best);
+                    let whole =
+                        Grid { count, rows, outputs, depth, output_passes: 1, depth_passes: 1, ..Grid::default() };
+                    for &expands_first in self.expansions() {
+                        self.passes(Grid { swapped: self.swapped, expands_first, ..whole }, best);
+                    }
                 }
             }
         }
+    }
+
+    /// Whether operands are expanded before the exchange: both ways where one is.
+    fn expansions(&self) -> &'static [bool] {
+        if self.product.packed == [None; 2] { &[false] } else { &[false, true] }
     }
 
     /// The fewest passes with which a split fits: over the depth, over the outputs, or both.
@@ -212,17 +239,49 @@ impl Planner<'_> {
         let casts = self.wide && self.product.dtype.bytes() < 4;
         // What is summed or cast later is temporary; else the sums are the result.
         let kept = if grid.depth > 1 || casts { slice.sum_bytes * grid.output_passes as f64 } else { 0.0 };
-        let a = received(slice.a_bytes, slice.rows, grid.outputs, self.product.a_home);
-        let outputs = (slice.output_groups * self.amp.units).min(self.product.n);
-        let b = received(slice.b_bytes, outputs, grid.rows, self.product.b_home);
-        let held = |bytes: f64, received: f64| if received > 0.0 { bytes } else { 0.0 };
-        let temporary = held(slice.a_bytes, a) + held(slice.b_bytes, b) + kept;
+        let [a, b] = self.operands(grid, slice);
+        let temporary = a.held + b.held + kept;
         // Sums of the other parts of the depth, which a tile receives.
         let depth = grid.depth as f64;
         let sums =
             if grid.depth > 1 { slice.sum_bytes * grid.output_passes as f64 * (depth - 1.0) / depth } else { 0.0 };
         let most = if grid.depth > 1 { temporary.max(kept + sums) } else { temporary };
-        Memory { a, b, kept, temporary, sums, most }
+        Memory { a: a.received, b: b.received, kept, temporary, sums, most }
+    }
+
+    /// Both operands of a pass.
+    fn operands(&self, grid: &Grid, slice: &Slice) -> [Operand; 2] {
+        let Product { n, a_home, b_home, packed, dtype, .. } = *self.product;
+        let of = |bytes: f64, (lines, sharers, home): (u64, u64, bool), packed: Option<f64>| {
+            let received = received(bytes, lines, sharers, home);
+            let Some(packed) = packed else {
+                return Operand { received, held: if received > 0.0 { bytes } else { 0.0 }, expanded: 0.0 };
+            };
+            let (element, elements) = (dtype.bytes() as f64, bytes / dtype.bytes() as f64);
+            if grid.expands_first {
+                // Its share for all tiles of the slice, which is in its own copy where it holds a part of that.
+                let share = elements * lines.div_ceil(sharers) as f64 / lines.max(1) as f64;
+                let apart = if home { 0.0 } else { share * element };
+                return Operand { received, held: bytes + apart, expanded: share };
+            }
+            let arrives = if received > 0.0 { elements * packed } else { 0.0 };
+            Operand { received: received / element * packed, held: arrives + bytes, expanded: elements }
+        };
+        let outputs = (slice.output_groups * self.amp.units).min(n);
+        [
+            of(slice.a_bytes, (slice.rows, grid.outputs, a_home), packed[0]),
+            of(slice.b_bytes, (outputs, grid.rows, b_home), packed[1]),
+        ]
+    }
+
+    /// Times that each element of an operand in another format is expanded.
+    fn expansions_of(&self, grid: &Grid) -> f64 {
+        let [a, b] = self.product.packed;
+        let sharers = |sharers: u64| if grid.expands_first { 1 } else { sharers };
+        // Rows that stay on their tile are expanded once for all passes over the outputs.
+        let again = if grid.depth_passes == 1 { 1 } else { grid.output_passes };
+        let of_a = a.map_or(0, |_| sharers(grid.outputs) * again);
+        (of_a + b.map_or(0, |_| sharers(grid.rows))) as f64
     }
 
     /// One tile: the last of an axis may have less than the others, or nothing.
@@ -287,6 +346,23 @@ impl Planner<'_> {
         let casts = self.wide && self.product.dtype.bytes() < 4;
         let Memory { a, b, kept, temporary, sums, .. } = *memory;
         let mut steps = Vec::with_capacity(4);
+        // Rows that stay on their tile come once for all passes over the outputs.
+        let again = if grid.depth_passes == 1 { grid.output_passes } else { 1 };
+        let (received, wire) = self.wire(&grid, a / again as f64, b);
+        let receives = |step: Superstep| {
+            let step = step.receives(chip, received, received * tiles as f64);
+            Superstep { wire_cycles: wire, ..step }
+        };
+        let [of_a, of_b] = self.operands(&grid, slice).map(|operand| operand.expanded);
+        let expanded = of_a / again as f64 + of_b;
+        if expanded > 0.0 {
+            let cycles = vertex::vertex_cycles(chip, expanded, self.product.dtype.bytes(), EXPANSION_STEPS);
+            let step = Superstep::compute(chip, "expand", cycles, tiles).holds(temporary);
+            let times = grid.output_passes * grid.depth_passes;
+            steps.push(Superstep { times, ..if grid.expands_first { step } else { receives(step) } });
+        }
+        // What a tile expands has come before.
+        let has_come = expanded > 0.0 && !grid.expands_first;
         for zero in [true, false] {
             let each = if zero { 1 } else { grid.depth_passes - 1 };
             if each == 0 {
@@ -294,15 +370,9 @@ impl Planner<'_> {
             }
             let of = |zero| slice.products * self.amp.cycles(slice.rows, slice.input_groups, slice.output_groups, zero);
             let cycles = of(false);
-            // Rows that stay on their tile come once for all passes over the outputs.
-            let again = if grid.depth_passes == 1 { grid.output_passes } else { 1 };
             let times = each * grid.output_passes;
-            let (received, wire) = self.wire(&grid, a / again as f64, b);
-            let mut step =
-                Superstep::compute(chip, "multiply", cycles, tiles).receives(chip, received, received * tiles as f64);
-            step.wire_cycles = wire;
-            step.times = times;
-            steps.push(step.holds(temporary));
+            let step = Superstep::compute(chip, "multiply", cycles, tiles).holds(temporary);
+            steps.push(Superstep { times, ..if has_come { step } else { receives(step) } });
             if zero {
                 let mut step = Superstep::compute(chip, "zero", of(true) - cycles, tiles);
                 step.times = times;
@@ -325,7 +395,7 @@ impl Planner<'_> {
             steps.push(Superstep::compute(chip, "cast", amp::cast_cycles(chip, results), tiles).holds(kept));
         }
         let cycles = parts_of(chip, &steps).total();
-        GemmPlan { grid, steps, cycles }
+        GemmPlan { grid, steps, cycles, expansions: self.expansions_of(&grid) }
     }
 
     /// Bytes a tile receives and their cycles. Neighbours share one of the operands, the one that is more, at the double rate.

@@ -26,6 +26,8 @@ pub(super) struct Planned {
     /// Multiply-accumulates, and those among them on elements that are not stored.
     pub(super) macs: u64,
     pub(super) zero_macs: u64,
+    /// Elements of a second operand expanded from the format that it is stored in, on all tiles that expand them.
+    pub(super) expanded: f64,
     /// Bytes between tile memory and units.
     pub(super) memory_read: f64,
     pub(super) memory_write: f64,
@@ -79,6 +81,8 @@ struct Key {
     extents: [u64; 4],
     dtype: crate::units::Dtype,
     home: (bool, bool),
+    /// Bytes of an element of the second operand, where it is stored in another format, as bits.
+    packed: Option<u64>,
     /// Pixels of windows, and of their halo.
     pixels: [Option<(u64, u64)>; 2],
     /// In units of 4 KiB.
@@ -179,10 +183,13 @@ impl<'a> Operators<'a> {
             b_home: home.1,
             available,
             windows: [a, b].map(|t| windows(workload, t)),
+            packed: [None, workload.tensors[b].packed_element_bytes()],
         };
         let dense = self.dense(&product);
         let bytes = dtype.bytes() as f64;
         let all = form.dense_macs();
+        let elements = (form.instances * form.heads * form.n * form.k) as f64;
+        let (packed, expanded) = product.packed[1].map_or((0.0, 0.0), |packed| (packed, elements * dense.expansions));
         let stored = workload.stored_macs(op);
         let weight = workload.tensors[b].mask.clone();
         let result = workload.tensors[operator.output].mask.clone();
@@ -206,7 +213,7 @@ impl<'a> Operators<'a> {
             for step in &mut steps {
                 step.times *= parts;
             }
-            (steps, dense.grid.tiles(), told(&dense.grid))
+            (steps, dense.grid.tiles(), told(&dense.grid) + told_expansion(&product, &dense.grid))
         };
         let has_mask = weight.is_some() || result.is_some();
         let macs = if is_sparse { stored } else { all };
@@ -217,8 +224,9 @@ impl<'a> Operators<'a> {
             shape,
             macs,
             zero_macs: if has_mask && !is_sparse { all.saturating_sub(stored) } else { 0 },
-            memory_read: macs as f64 * (bytes / 16.0 + bytes / gemm_lanes(chip, dtype)),
-            memory_write: macs as f64 * bytes / gemm_lanes(chip, dtype) / 4.0,
+            expanded,
+            memory_read: macs as f64 * (bytes / 16.0 + bytes / gemm_lanes(chip, dtype)) + expanded * packed,
+            memory_write: macs as f64 * bytes / gemm_lanes(chip, dtype) / 4.0 + expanded * bytes,
             stream_reads: Vec::new(),
             stream_writes: Vec::new(),
             parts: 1,
@@ -237,6 +245,7 @@ impl<'a> Operators<'a> {
             extents: [product.count, product.m, product.n, product.k],
             dtype: product.dtype,
             home: (product.a_home, product.b_home),
+            packed: product.packed[1].map(f64::to_bits),
             pixels: product.windows.map(|of| of.map(|of| (of.elements as u64, of.halo as u64))),
             available: available as u64,
         };
@@ -244,7 +253,7 @@ impl<'a> Operators<'a> {
             return known.clone();
         }
         let rounded = Product { available: available * MEMORY_STEP, ..*product };
-        let none = GemmPlan { grid: gemm::Grid::default(), steps: Vec::new(), cycles: 0.0 };
+        let none = GemmPlan { grid: gemm::Grid::default(), steps: Vec::new(), cycles: 0.0, expansions: 0.0 };
         let plan = gemm::plan(self.chip, &rounded).unwrap_or(none);
         self.caches.known.insert(key, plan.clone());
         plan
@@ -328,6 +337,7 @@ impl<'a> Operators<'a> {
             steps,
             macs: 0,
             zero_macs: 0,
+            expanded: 0.0,
             memory_read,
             memory_write,
             stream_reads: Vec::new(),
@@ -421,6 +431,15 @@ fn repeated(mut plan: SparsePlan, passes: u64) -> SparsePlan {
 /// Results that one load of operands serves.
 fn gemm_lanes(chip: &Bsp, dtype: crate::units::Dtype) -> f64 {
     chip.tile.macs.get(&dtype).map_or(1.0, |&macs| macs as f64 / 4.0)
+}
+
+/// Where a second operand in another format is expanded, in words.
+fn told_expansion(product: &Product, grid: &gemm::Grid) -> &'static str {
+    match (product.packed[1], grid.expands_first) {
+        (None, _) => "",
+        (Some(_), true) => ", expanded where it lies",
+        (Some(_), false) => ", expanded where it is multiplied",
+    }
 }
 
 fn told(grid: &gemm::Grid) -> String {

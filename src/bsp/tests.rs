@@ -77,6 +77,7 @@ fn less_memory_for_a_step_means_more_passes_and_more_time() {
         b_home: true,
         available,
         windows: [None; 2],
+        packed: [None; 2],
     };
     let plans = [383_000.0, 150_000.0, 80_000.0].map(|available| plan_gemm(&bow, &product(available)).unwrap());
     for (plan, room) in plans.iter().zip([383_000.0, 150_000.0, 80_000.0]) {
@@ -164,8 +165,18 @@ fn exchanges_meet_what_was_measured_on_the_first_generation() {
 fn plans_on_numbers_receive_what_they_say_and_give_the_product() {
     let small = chip("arch/bow.toml", &["arch.tile.count=24"]);
     for (m, n, k, dtype) in [(48, 64, 96, Dtype::Fp16), (37, 50, 70, Dtype::Fp16), (64, 40, 128, Dtype::Fp32)] {
-        let product =
-            Product { count: 1, m, n, k, dtype, a_home: true, b_home: true, available: 1e6, windows: [None; 2] };
+        let product = Product {
+            count: 1,
+            m,
+            n,
+            k,
+            dtype,
+            a_home: true,
+            b_home: true,
+            available: 1e6,
+            windows: [None; 2],
+            packed: [None; 2],
+        };
         let plan = plan_gemm(&small, &product).unwrap();
         let executed = execute(&small, &product, &plan.grid, 1).unwrap();
         assert!(executed.holds(), "{m} x {n} x {k}: {executed:?}");
@@ -184,6 +195,7 @@ fn plans_on_numbers_receive_what_they_say_and_give_the_product() {
             output_passes: 1,
             depth_passes: 1,
             swapped: false,
+            expands_first: false,
         };
         let product = Product {
             count: 1,
@@ -195,8 +207,64 @@ fn plans_on_numbers_receive_what_they_say_and_give_the_product() {
             b_home: true,
             available: 1e6,
             windows: [None; 2],
+            packed: [None; 2],
         };
         let executed = execute(&small, &product, &grid, 2).unwrap();
         assert!(executed.holds(), "{grid:?}: {executed:?}");
+    }
+}
+
+#[test]
+fn an_operand_in_another_format_is_expanded_step_by_step() {
+    // One tile, 16 rows by 64 x 64: 4,096 elements, 683 a worker, 171 vectors of four halves, two operations each.
+    let one = chip("arch/bow.toml", &["arch.tile.count=1"]);
+    let product = |available: f64, packed: Option<f64>| Product {
+        count: 1,
+        m: 16,
+        n: 64,
+        k: 64,
+        dtype: Dtype::Fp16,
+        a_home: true,
+        b_home: true,
+        available,
+        windows: [None; 2],
+        packed: [None, packed],
+    };
+    let [dense, whole] = [None, Some(0.5)].map(|packed| plan_gemm(&one, &product(1e5, packed)).unwrap());
+    let expansion = f64::from((26 + 171 * 2) * 6);
+    assert!((whole.cycles - dense.cycles - expansion).abs() < 1e-9, "{} {}", whole.cycles, dense.cycles);
+    // The copy of 64 x 64 halves is what the product takes beside what lies there.
+    let temporary = |plan: &super::GemmPlan| super::most_temporary(&plan.steps) as u64;
+    assert_eq!(temporary(&whole) - temporary(&dense), 8192);
+    // With room for half of it, it comes in two passes.
+    let halves = plan_gemm(&one, &product(5000.0, Some(0.5))).unwrap();
+    let expand = halves.steps.iter().find(|step| step.name == "expand").unwrap();
+    assert_eq!((expand.times, temporary(&halves)), (2, 4096), "{:?}", halves.grid);
+}
+
+#[test]
+fn an_operand_is_expanded_where_it_lies_or_travels_as_it_is_stored() {
+    // Expanded once by all tiles together, or by each that receives it, where the exchange is slow.
+    for (rate, is_first) in [("4", true), ("0.25", false)] {
+        let small = chip("arch/bow.toml", &["arch.tile.count=64", &format!("arch.exchange.bytes_per_cycle={rate}")]);
+        let product = |packed: Option<f64>| Product {
+            count: 1,
+            m: 512,
+            n: 256,
+            k: 1024,
+            dtype: Dtype::Fp16,
+            a_home: true,
+            b_home: true,
+            available: 3e5,
+            windows: [None; 2],
+            packed: [None, packed],
+        };
+        let [dense, packed] = [None, Some(0.5)].map(|packed| plan_gemm(&small, &product(packed)).unwrap());
+        assert_eq!(packed.grid.expands_first, is_first, "{rate}: {:?}", packed.grid);
+        let wire = |name: &str| packed.steps.iter().find(|step| step.name == name).unwrap().wire_cycles;
+        assert_eq!((wire("expand") > 0.0, wire("multiply") > 0.0), (!is_first, is_first));
+        // What the exchange spares can be more than expansion takes.
+        assert_eq!(packed.cycles > dense.cycles, is_first, "{rate}: {} {}", packed.cycles, dense.cycles);
+        assert_eq!(packed.expansions < 1.5, is_first, "{}", packed.expansions);
     }
 }

@@ -29,8 +29,8 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
     let mut forms = Vec::new();
     for (op, operator) in workload.operators.iter_enumerated() {
         if let Some(form) = workload.form(op).filter(|_| operator.kind == OperatorKind::Gemm) {
-            let mask = workload.tensors[operator.inputs[1]].mask.clone();
-            forms.push((operator.name.clone(), form, workload.tensors[operator.inputs[0]].dtype, mask));
+            let (a, b) = (&workload.tensors[operator.inputs[0]], &workload.tensors[operator.inputs[1]]);
+            forms.push((operator.name.clone(), form, a.dtype, (b.mask.clone(), b.packed_element_bytes())));
         }
     }
     let needed = forms
@@ -48,7 +48,7 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
     }
     let available = chip.planner.memory_share * chip.tile.sram_bytes as f64;
     let mut list = Vec::with_capacity(forms.len());
-    for (operator, form, dtype, mask) in forms {
+    for (operator, form, dtype, (mask, packed)) in forms {
         let extents = [form.m, form.n, form.k];
         let kernel = chip.planner.sparse;
         if let Some(mask) = mask.filter(|_| kernel != SparseKernel::Dense && form.heads * form.instances == 1) {
@@ -71,6 +71,7 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
             b_home: true,
             available,
             windows: [None; 2],
+            packed: [None, packed],
         };
         let plan = gemm::plan(chip, &product);
         let run = plan.and_then(|plan| Some((execute(chip, &product, &plan.grid, seed)?, plan.grid.tiles())));

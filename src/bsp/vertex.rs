@@ -24,7 +24,7 @@ fn extent(workload: &Workload, op: OperatorId) -> Extent {
 }
 
 /// Cycles of a tile's workers for so many elements, `steps` vector operations on each.
-fn vertex_cycles(chip: &Bsp, elements: f64, element_bytes: u64, steps: f64) -> f64 {
+pub(super) fn vertex_cycles(chip: &Bsp, elements: f64, element_bytes: u64, steps: f64) -> f64 {
     let threads = chip.tile.threads as f64;
     let lanes = (chip.tile.vector_bytes / element_bytes.max(1)).max(1) as f64;
     let vectors = ((elements / threads).ceil() / lanes).ceil();

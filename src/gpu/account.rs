@@ -26,6 +26,8 @@ pub(super) struct Timed {
     pub(super) macs: u64,
     /// Those among them on elements that are not stored.
     pub(super) zero_macs: u64,
+    /// Elements of second operands expanded from the format that they are stored in, each as often as it is.
+    pub(super) expanded: f64,
     /// How a sparse weight is used.
     pub(super) style: Option<Style>,
     /// Part of the tensors that this device works on.
@@ -35,7 +37,16 @@ pub(super) struct Timed {
 impl Default for Timed {
     fn default() -> Self {
         let time = KernelTime::of(0.0, Limit::Latency);
-        Self { time, reads: Vec::new(), writes: Vec::new(), macs: 0, zero_macs: 0, style: None, share: 1.0 }
+        Self {
+            time,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            macs: 0,
+            zero_macs: 0,
+            expanded: 0.0,
+            style: None,
+            share: 1.0,
+        }
     }
 }
 
@@ -68,12 +79,15 @@ pub(super) fn outcome(
 
 /// Energy of a kernel that runs so many `times` and takes `static_s` seconds in all.
 fn energy(gpu: &Gpu, dtype: Dtype, (timed, times): (&Timed, f64), traffic: &Traffic, static_s: f64) -> EnergyJ {
-    let joules = |macs: u64| macs as f64 * times * gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0) * 1e-12;
+    let pj = gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0);
+    let joules = |macs: u64| macs as f64 * times * pj * 1e-12;
     let zeros = joules(timed.zero_macs) * gpu.energy.zero_mac_share;
+    // An element that is expanded is multiplied by its scale.
+    let expansion = timed.expanded * times * pj * 1e-12;
     let tier_energy = gpu.memory.iter().next().map(|tier| tier.energy);
     let moved = traffic.off_chip_bytes() as f64;
     EnergyJ {
-        compute: joules(timed.macs - timed.zero_macs) + zeros,
+        compute: joules(timed.macs - timed.zero_macs) + zeros + expansion,
         zeros,
         sram: (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * gpu.energy.l2_pj_per_byte * 1e-12,
         network: 0.0,

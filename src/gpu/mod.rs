@@ -26,7 +26,7 @@ use crate::arch::{AttentionKind, Fusion, Gpu, Sharding};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
-use crate::workload::{OperatorId, Phase, TensorId, Workload, most_elements};
+use crate::workload::{EXPANSION_STEPS, OperatorId, Phase, TensorId, Workload, most_elements};
 
 pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
@@ -42,9 +42,7 @@ use self::kernels::kernels;
 use self::sparse::{Chosen, Style};
 use self::time::{KernelTime, Limit};
 
-/// Vector operations that expand an element of another format: a conversion, a multiplication by its scale (assumed).
-const EXPANSION_STEPS: f64 = 2.0;
-/// Rows of a result that one expansion serves: a thread block's, at most (assumed).
+/// Rows or columns of a result that one expansion serves: a thread block's, at most (assumed).
 const EXPANDED_ROWS: u64 = 128;
 
 /// What mode `epilogue` fuses, whatever the chip file says of `fused`.
@@ -133,9 +131,7 @@ impl Timer<'_> {
         let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
         let weight = &workload.tensors[b];
         let dense = |tensor: TensorId, missing: f64| {
-            let of = &workload.tensors[tensor];
-            let bytes = if of.packed.is_some() { of.stored_bytes() } else { of.dense_bytes() };
-            if missing > 0.0 { bytes as f64 } else { 0.0 }
+            if missing > 0.0 { workload.tensors[tensor].unmasked_bytes() as f64 } else { 0.0 }
         };
         let product = Product {
             count: form.instances * form.heads,
@@ -170,8 +166,9 @@ impl Timer<'_> {
         let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
         reads.extend(others.map(|t| (t, self.missing(t))).collect::<Vec<_>>());
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
-        let time = self.with_expansion(time, form.m);
-        let mut timed = self.timed(time, reads, macs);
+        let expanded = self.expanded(a, (form.m, form.n));
+        let mut timed = self.timed(self.with_expansion(time, expanded), reads, macs);
+        timed.expanded = expanded;
         timed.style = sparse.map(|(style, _)| style);
         timed.zero_macs = zero_macs;
         timed.time.shape.push_str(&style.unwrap_or_default());
@@ -181,26 +178,40 @@ impl Timer<'_> {
     fn attention(&mut self, scores: OperatorId, gradient: bool) -> Timed {
         let (gpu, workload) = (self.gpu, self.workload);
         let Some(form) = workload.form(scores) else { return Timed::default() };
-        let dtype = workload.tensors[workload.operators[scores].inputs[0]].dtype;
+        let queries = workload.operators[scores].inputs[0];
+        let dtype = workload.tensors[queries].dtype;
         let macs_per_cycle = gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64;
         let reads: Vec<(TensorId, f64)> = self.kernel.reads.iter().map(|&t| (t, self.missing(t))).collect();
         let moved = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + self.writes();
         let scores = attention::Scores::of(&form);
         let by_head = gpu.fusion.attention == AttentionKind::Flash1;
         let time = attention::time(gpu, &gpu.attention, &scores, (macs_per_cycle, by_head), moved, gradient);
-        let time = self.with_expansion(time, form.m);
+        let expanded = self.expanded(queries, (form.m, form.n));
         let products = if gradient { 5 } else { 2 };
-        self.timed(time, reads, products * form.causal_macs())
+        let timed = self.timed(self.with_expansion(time, expanded), reads, products * form.causal_macs());
+        Timed { expanded, ..timed }
     }
 
-    /// The time of products whose second operands are stored in other formats: vector lanes convert and scale each element as thread
-    /// blocks read it, once for a block of rows, while the tensor cores work on others.
-    fn with_expansion(&self, mut time: KernelTime, rows: u64) -> KernelTime {
-        let packed = self.kernel.reads.iter().map(|&t| &self.workload.tensors[t]).filter(|t| t.packed.is_some());
-        let elements: f64 = packed.map(|t| t.rows as f64 * t.columns as f64).sum();
-        let blocks = rows.div_ceil(EXPANDED_ROWS) as f64;
+    /// Elements that thread blocks convert as they read them, where they are stored in another format or of a type that the tensor
+    /// cores lack: those of the first operand once for a block of columns, others once for a block of rows.
+    fn expanded(&self, first: TensorId, (rows, columns): (u64, u64)) -> f64 {
+        let is_converted = |t: TensorId| {
+            let of = &self.workload.tensors[t];
+            of.is_expanded() || self.gpu.emulated.contains_key(&of.dtype)
+        };
+        let converted = self.kernel.reads.iter().copied().filter(|&t| is_converted(t));
+        let conversions = converted.map(|t| {
+            let of = &self.workload.tensors[t];
+            let blocks = if t == first { columns } else { rows }.div_ceil(EXPANDED_ROWS);
+            of.rows as f64 * of.columns as f64 * blocks as f64
+        });
+        conversions.sum()
+    }
+
+    /// The time of products that expand so many elements: vector lanes convert and scale them while the tensor cores work on others.
+    fn with_expansion(&self, mut time: KernelTime, expanded: f64) -> KernelTime {
         let lanes = (self.gpu.sm.count * self.gpu.sm.vector_lanes) as f64;
-        let cycles = elements * blocks * EXPANSION_STEPS / lanes;
+        let cycles = expanded * EXPANSION_STEPS / lanes;
         if cycles > time.cycles {
             (time.cycles, time.limit) = (cycles, Limit::Compute);
         }

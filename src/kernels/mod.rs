@@ -87,6 +87,8 @@ pub struct Timed {
     pub macs: f64,
     /// Those among them on elements that are not stored.
     pub zero_macs: f64,
+    /// Elements of second operands expanded from the format that they are stored in, each as often as it is.
+    pub expanded: f64,
     /// Bytes of on-chip memory that tensors keep meanwhile.
     pub held: f64,
     /// One line on how it runs.
@@ -307,7 +309,8 @@ fn add_energy(
     let zeros = joules(timed.zero_macs) * machine.zero_mac_share;
     let tier = machine.memory.map(|tier| tier.energy);
     let moved = traffic.off_chip_bytes() as f64;
-    sum.compute += joules(timed.macs - timed.zero_macs) + zeros;
+    // An element that is expanded is multiplied by its scale.
+    sum.compute += joules(timed.macs - timed.zero_macs + timed.expanded) + zeros;
     sum.zeros += zeros;
     sum.sram += (traffic.sram_read_bytes + traffic.sram_write_bytes) as f64 * machine.sram_pj_per_byte * 1e-12;
     sum.network += traffic.network_bytes as f64 * machine.link_pj_per_byte * 1e-12;

@@ -25,8 +25,9 @@ pub fn gemm_seconds(chip: &Systolic, dtype: Dtype, (m, n, k): (u64, u64, u64)) -
         a_bytes: bytes(m, k),
         b_bytes: bytes(k, n),
         mask: None,
+        packed_bytes: None,
     };
-    let plan = gemm::plan(chip, &product, chip.buffer.capacity_bytes as f64);
+    let plan = gemm::plan(chip, &product, chip.buffer.capacity_bytes as f64, |plan| plan.cycles);
     let moved = plan.read_bytes.0 + plan.read_bytes.1 + bytes(m, n);
     let limits = [plan.cycles, moved / chip.memory_bytes_per_cycle(), plan.buffer_bytes / chip.buffer.bytes_per_cycle];
     let most = limits.into_iter().fold(0.0, f64::max);

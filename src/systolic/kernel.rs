@@ -19,40 +19,61 @@ pub(super) struct Kernel<'a> {
     pub(super) held: f64,
 }
 
+/// Cycles of what works at the same time, and of what comes before and after it.
+struct Together {
+    /// Arrays or vector units, whichever take longer.
+    compute: f64,
+    memory: f64,
+    buffer: f64,
+    fill: f64,
+    /// Bytes between the buffer and the units.
+    buffer_bytes: f64,
+}
+
+impl Together {
+    fn most(&self) -> f64 {
+        self.compute.max(self.memory).max(self.buffer)
+    }
+
+    fn cycles(&self) -> f64 {
+        self.most() + self.fill
+    }
+
+    fn limit(&self) -> Limit {
+        match self.most() {
+            most if self.fill > most => Limit::Fill,
+            most if self.compute >= most => Limit::Compute,
+            most if self.memory >= most => Limit::Memory,
+            _ => Limit::Buffer,
+        }
+    }
+}
+
 impl Kernel<'_> {
     /// The kernel's time and traffic, and the part of a sparse operand's folds that is computed.
     pub(super) fn time(&self) -> (Timed, Option<f64>) {
         let (chip, workload) = (self.chip, self.workload);
         let gemm = self.operators.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Gemm);
-        let plan = gemm.and_then(|op| self.plan(op));
-        let reads = self.reads(gemm.zip(plan.as_ref()));
+        let functions = self.vector_operations() / chip.vector_lanes as f64;
         let writes: Vec<(TensorId, f64)> =
             self.moved.writes.iter().filter(|&&t| !self.stays(t)).map(|&t| (t, self.bytes(t))).collect();
-        let [read, written] = [&reads, &writes].map(|list| list.iter().map(|(_, bytes)| bytes).sum::<f64>());
-        let vector_cycles = self.vector_operations() / chip.vector_lanes as f64;
-        let through = self.vector_bytes();
-        let buffer_bytes = plan.as_ref().map_or(0.0, |plan| plan.buffer_bytes) + through;
-        let array_cycles = plan.as_ref().map_or(0.0, |plan| plan.cycles);
-        let memory_cycles = (read + written) / chip.memory_bytes_per_cycle();
-        let buffer_cycles = buffer_bytes / chip.buffer.bytes_per_cycle;
-        let compute = array_cycles.max(vector_cycles);
-        let fill =
-            plan.as_ref().map_or_else(|| gemm::latency(chip, read), |plan| gemm::fill(chip, plan, read, written));
-        let most = compute.max(memory_cycles).max(buffer_cycles);
-        let limit = match most {
-            _ if fill > most => Limit::Fill,
-            _ if compute >= most => Limit::Compute,
-            _ if memory_cycles >= most => Limit::Memory,
-            _ => Limit::Buffer,
+        let (written, through) = (writes.iter().map(|(_, bytes)| bytes).sum(), self.vector_bytes());
+        let of_plan = |op: OperatorId, plan: &Plan| {
+            let reads = self.reads(Some((op, plan)));
+            self.together(Some(plan), &reads, [functions, through, written])
         };
+        let plan = gemm.and_then(|op| self.plan(op, |plan| of_plan(op, plan).cycles()));
+        let reads = self.reads(gemm.zip(plan.as_ref()));
+        let together = self.together(plan.as_ref(), &reads, [functions, through, written]);
+        let (compute, buffer_bytes) = (together.compute, together.buffer_bytes);
         let (macs, stored) = gemm.map_or((0.0, 0.0), |op| self.macs(op, plan.as_ref()));
         let has_mask =
             |op: OperatorId| workload.operators[op].inputs.get(1).is_some_and(|&t| workload.tensors[t].mask.is_some());
         let is_sparse = gemm.is_some_and(has_mask);
         let stored_folds = plan.as_ref().filter(|_| is_sparse).map(|plan| plan.stored_folds);
         let timed = Timed {
-            cycles: most + fill,
-            limit,
+            cycles: together.cycles(),
+            limit: together.limit(),
             busiest_cycles: compute,
             mean_cycles: compute,
             units: plan.as_ref().map_or(0, |plan| plan.arrays),
@@ -62,14 +83,35 @@ impl Kernel<'_> {
             link_bytes: 0.0,
             macs,
             zero_macs: (macs - stored).max(0.0),
+            expanded: plan.as_ref().map_or(0.0, |plan| plan.expanded),
             held: self.held,
             told: plan.map_or_else(|| "vector units".to_owned(), |plan| plan.told),
         };
         (timed, stored_folds)
     }
 
+    /// What works at the same time, for these cycles of functions, bytes through the vector units and bytes written.
+    fn together(
+        &self,
+        plan: Option<&Plan>,
+        reads: &[(TensorId, f64)],
+        [functions, through, written]: [f64; 3],
+    ) -> Together {
+        let chip = self.chip;
+        let read = reads.iter().map(|(_, bytes)| bytes).sum::<f64>();
+        let vector = functions + plan.map_or(0.0, |plan| gemm::expansion_cycles(chip, plan.expanded));
+        let buffer_bytes = plan.map_or(0.0, |plan| plan.buffer_bytes) + through;
+        Together {
+            compute: plan.map_or(0.0, |plan| plan.cycles).max(vector),
+            memory: (read + written) / chip.memory_bytes_per_cycle(),
+            buffer: buffer_bytes / chip.buffer.bytes_per_cycle,
+            fill: plan.map_or_else(|| gemm::latency(chip, read), |plan| gemm::fill(chip, plan, read, written)),
+            buffer_bytes,
+        }
+    }
+
     fn bytes(&self, tensor: TensorId) -> f64 {
-        self.workload.tensors[tensor].dense_bytes() as f64
+        self.workload.tensors[tensor].unmasked_bytes() as f64
     }
 
     fn stays(&self, tensor: TensorId) -> bool {
@@ -83,7 +125,7 @@ impl Kernel<'_> {
         self.workload.form(op).filter(|form| (form.k, form.n) == (mask.rows(), mask.columns())).map(|_| mask)
     }
 
-    fn plan(&self, op: OperatorId) -> Option<Plan> {
+    fn plan(&self, op: OperatorId, kernel_cycles: impl Fn(&Plan) -> f64) -> Option<Plan> {
         let (chip, workload) = (self.chip, self.workload);
         let form = workload.form(op)?;
         let operator = &workload.operators[op];
@@ -98,9 +140,10 @@ impl Kernel<'_> {
             a_bytes: off_chip(a),
             b_bytes: off_chip(b),
             mask: self.mask_of(op),
+            packed_bytes: workload.tensors[b].packed_element_bytes(),
         };
         let room = chip.buffer.capacity_bytes as f64 - self.held;
-        Some(gemm::plan(chip, &product, room))
+        Some(gemm::plan(chip, &product, room, kernel_cycles))
     }
 
     /// Bytes of every tensor read from memory.

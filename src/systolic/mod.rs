@@ -32,7 +32,6 @@ use crate::workload::{OperatorId, Uses, Workload, kernels_with_epilogues, moved}
 /// A data type that the cells do not multiply, or tensors that do not fit the memory.
 pub fn run(chip: &Systolic, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
     workload.refuse_types(&chip.name, "array.cell_macs", &chip.array.cell_macs)?;
-    workload.refuse_packed(&chip.name)?;
     check_room(chip, workload)?;
     Ok(modes.iter().map(|&mode| run_mode(chip, workload, mode)).collect())
 }
@@ -65,7 +64,7 @@ fn run_mode(chip: &Systolic, workload: &Workload, mode: Mode) -> Outcome {
 /// Weights, inputs, results, and every intermediate once: nothing is given back while a program runs.
 fn check_room(chip: &Systolic, workload: &Workload) -> Result<(), Diagnostic> {
     let own = workload.tensors.iter().filter(|tensor| tensor.view.is_none());
-    let needed: f64 = own.map(|tensor| tensor.dense_bytes() as f64 * tensor.repeat as f64).sum();
+    let needed: f64 = own.map(|tensor| tensor.unmasked_bytes() as f64 * tensor.repeat as f64).sum();
     let capacity = chip.memory.iter().map(|tier| tier.capacity_bytes).sum::<u64>();
     if needed <= capacity as f64 {
         return Ok(());

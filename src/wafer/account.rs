@@ -5,7 +5,7 @@ use crate::index::Id;
 use crate::kernels::Machine;
 use crate::mode::Mode;
 use crate::units::Dtype;
-use crate::workload::{OperatorKind, Phase, TensorRole, Workload, least_launches, stored_macs_by_type};
+use crate::workload::{OperatorKind, Phase, Tensor, TensorRole, Workload, least_launches, stored_macs_by_type};
 
 pub(super) fn machine<'a>(chip: &'a Wafer, workload: &Workload, mode: Mode) -> Machine<'a> {
     Machine {
@@ -28,19 +28,25 @@ pub(super) fn machine<'a>(chip: &'a Wafer, workload: &Workload, mode: Mode) -> M
 pub fn bound_cycles(chip: &Wafer, workload: &Workload, mode: Mode) -> u64 {
     let peak = |dtype: Dtype| chip.macs_per_cycle(dtype).map_or(f64::INFINITY, |macs| macs as f64);
     let compute: f64 = stored_macs_by_type(workload).iter().map(|(&dtype, macs)| macs / peak(dtype)).sum();
-    let mut is_read = vec![false; workload.tensors.len()];
+    // The least that any product reads of a tensor: all of it, or a part.
+    let mut read: Vec<Option<u64>> = vec![None; workload.tensors.len()];
     let forward = workload.operators.iter().filter(|op| op.phase == Phase::Forward && op.every == 1);
     for operator in forward.filter(|op| op.kind == OperatorKind::Gemm) {
-        operator.inputs.iter().for_each(|&t| is_read[workload.base(t).index()] = true);
+        for &t in &operator.inputs {
+            let tensor = &workload.tensors[t];
+            let values = match &tensor.mask {
+                Some(_) => tensor.stored_elements() * tensor.dtype.bytes(),
+                None => tensor.stored_bytes(),
+            };
+            let least = &mut read[workload.base(t).index()];
+            *least = Some(least.map_or(values, |least| least.min(values)));
+        }
     }
     // A pipeline keeps its weights.
     let streams = mode != Mode::Fused || chip.execution == WaferExecution::Streaming;
-    let weights = workload.tensors.iter_enumerated().filter(|(id, tensor)| {
-        tensor.role == TensorRole::Weight && tensor.view.is_none() && streams && is_read[id.index()]
-    });
-    let streamed: f64 = weights
-        .map(|(_, tensor)| (tensor.stored_elements() * tensor.dtype.bytes()) as f64 * tensor.repeat as f64)
-        .sum();
+    let is_weight = |tensor: &Tensor| tensor.role == TensorRole::Weight && tensor.view.is_none() && streams;
+    let weights = workload.tensors.iter_enumerated().filter(|(_, tensor)| is_weight(tensor));
+    let streamed: f64 = weights.filter_map(|(id, tensor)| Some(read[id.index()]? as f64 * tensor.repeat as f64)).sum();
     let is_rare = mode == Mode::Fused && workload.operators.iter().all(|operator| operator.every > 1);
     let starts = if is_rare { 0.0 } else { least_launches(workload, mode) };
     (chip.cycles_of_us(chip.start_us) * starts + compute.max(streamed / chip.memory_bytes_per_cycle())).floor() as u64

@@ -54,6 +54,7 @@ impl Kernel<'_> {
             link_bytes: plan.as_ref().map_or(0.0, |plan| plan.link_bytes),
             macs: plan.as_ref().map_or(0.0, |plan| plan.macs),
             zero_macs: 0.0,
+            expanded: plan.as_ref().map_or(0.0, |plan| plan.expanded),
             held: self.held,
             told: match (plan, is_update) {
                 (Some(plan), _) => plan.told,
@@ -110,7 +111,8 @@ impl Kernel<'_> {
             .form(op)
             .map_or((1, (1, 1, 1)), |form| ((form.instances * form.heads).max(1), (form.m, form.n, form.k)));
         let macs = self.macs_of(dtype);
-        let product = Product { count, shape, element_bytes: dtype.bytes(), macs, mask, leaves };
+        let packed_bytes = workload.tensors[b].packed_element_bytes();
+        let product = Product { count, shape, element_bytes: dtype.bytes(), packed_bytes, macs, mask, leaves };
         product::plan(self.chip, &product, least)
     }
 

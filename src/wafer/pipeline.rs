@@ -14,7 +14,9 @@ use crate::kernels::{self, Limit, Timed};
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
-use crate::workload::{OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, most_elements};
+use crate::workload::{
+    EXPANSION_STEPS, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, most_elements,
+};
 
 /// One way to lay a stage on cores.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,6 +39,8 @@ struct Stage {
     /// Multiplications of an item, and bytes between memories and units.
     macs: f64,
     sram_bytes: f64,
+    /// Elements of a matrix in another format that are expanded for an item.
+    expanded: f64,
     /// Bytes of its weights.
     weight_bytes: f64,
 }
@@ -55,6 +59,8 @@ struct Matrix {
     stays: bool,
     /// Bytes of a stored element.
     stored_bytes: f64,
+    /// Vector operations that expand so many elements as a vector operation multiplies; 0 where none are expanded.
+    expansion_steps: f64,
 }
 
 /// Runs a graph as a pipeline.
@@ -127,6 +133,7 @@ pub(super) fn run(
                 link_bytes: way.link_bytes * items as f64,
                 macs: stage.macs * items as f64,
                 zero_macs: 0.0,
+                expanded: stage.expanded * items as f64,
                 held,
                 told: format!(
                     "{} x ({} slices x {} groups), {:.0} cycles an item of {items}",
@@ -142,13 +149,17 @@ pub(super) fn run(
         format!(
             "a pipeline of {copies} operators side by side: {items} items, a period of {period:.0} cycles, {fill:.0} cycles through all"
         ),
-        format!(
-            "weights stay on the wafer; with what waits between operators they take {} of {}",
-            ByteSize(held as u64),
-            ByteSize(chip.activation_bytes() as u64)
-        ),
+        held_note(chip, held),
     ];
     Ok(outcome)
+}
+
+fn held_note(chip: &Wafer, held: f64) -> String {
+    format!(
+        "weights stay on the wafer; with what waits between operators they take {} of {}",
+        ByteSize(held as u64),
+        ByteSize(chip.activation_bytes() as u64)
+    )
 }
 
 fn bytes(list: &[(TensorId, f64)]) -> f64 {
@@ -199,6 +210,8 @@ fn stage(chip: &Wafer, workload: &Workload, list: &[OperatorId], items: f64) -> 
     let functions: f64 = list.iter().map(|&op| function_cycles(chip, workload, op) / items).sum();
     let element = workload.tensors[workload.operators[list[0]].output].dtype.bytes() as f64;
     let macs = matrix.as_ref().map_or(0.0, Matrix::all_macs);
+    // A core keeps what is stored, and expands a row of it for every activation that arrives.
+    let expanded = matrix.as_ref().filter(|matrix| matrix.expansion_steps > 0.0).map_or(0.0, Matrix::all_macs);
     let held = matrix.as_ref().filter(|matrix| matrix.stays).map_or(0.0, Matrix::bytes);
     // Tables, gains and biases.
     let second = gemm.and_then(|op| workload.operators[op].inputs.get(1)).map(|&t| workload.base(t));
@@ -215,6 +228,7 @@ fn stage(chip: &Wafer, workload: &Workload, list: &[OperatorId], items: f64) -> 
         ways: ways(chip, matrix.as_ref(), (functions, least)),
         macs,
         sram_bytes: macs * (element + 2.0 * SUM_BYTES) + functions * element,
+        expanded,
         weight_bytes: held + beside,
     }
 }
@@ -246,7 +260,8 @@ fn matrix(chip: &Wafer, workload: &Workload, op: OperatorId, items: f64) -> Matr
         macs: chip.core.macs.get(&dtype).copied().unwrap_or(1),
         stored: Stored::of(form.k, form.n, mask),
         stays: workload.tensors[workload.base(b)].role == TensorRole::Weight,
-        stored_bytes: tensor.dtype.bytes() as f64 + index,
+        stored_bytes: tensor.packed_element_bytes().unwrap_or(tensor.dtype.bytes() as f64) + index,
+        expansion_steps: if tensor.is_expanded() { EXPANSION_STEPS } else { 0.0 },
     }
 }
 
@@ -274,7 +289,8 @@ impl Matrix {
         }
         let vectors = (elements / depth / self.macs as f64).ceil();
         let passes = if slices > 1 { (columns / self.macs as f64).ceil() } else { 0.0 };
-        let busy = self.rows * (depth * (vectors + chip.core.weight_cycles) + passes);
+        let of_activation = vectors * (1.0 + self.expansion_steps) + chip.core.weight_cycles;
+        let busy = self.rows * (depth * of_activation + passes);
         let sums = if slices > 1 { columns * SUM_BYTES } else { 0.0 };
         let activations = depth * self.element_bytes;
         let links = self.rows * sums.max(activations) / chip.fabric.link_bytes_per_cycle;
@@ -385,7 +401,14 @@ mod tests {
     #[test]
     fn cores_are_dealt_out_for_the_least_period() {
         let way = |cores, cycles| Way { cores, cycles, on_links: false, slices: cores, groups: 1, link_bytes: 0.0 };
-        let stage = |copies, ways: Vec<Way>| Stage { copies, ways, macs: 0.0, sram_bytes: 0.0, weight_bytes: 0.0 };
+        let stage = |copies, ways: Vec<Way>| Stage {
+            copies,
+            ways,
+            macs: 0.0,
+            sram_bytes: 0.0,
+            expanded: 0.0,
+            weight_bytes: 0.0,
+        };
         let stages =
             [stage(1, vec![way(1, 100.0), way(2, 50.0), way(4, 25.0)]), stage(2, vec![way(1, 60.0), way(3, 20.0)])];
         let cores = |count| chosen(&stages, count).map(|ways| ways.iter().map(|way| way.cores).collect::<Vec<_>>());
@@ -401,7 +424,7 @@ mod tests {
         // A matrix of 8 x 16 on 2 slices x 4 groups of cores that do 4 multiplications: for a row 4 activations arrive, a vector and
         // a cycle each, and a vector of sums is passed on.
         let chip = chip(&["arch.fabric.link_bytes_per_cycle=64"]);
-        let matrix = Matrix {
+        let matrix = |stored_bytes: f64, expansion_steps: f64| Matrix {
             count: 1,
             rows: 1.0,
             columns: 16,
@@ -410,13 +433,18 @@ mod tests {
             macs: 4,
             stored: Stored::of(8, 16, None),
             stays: true,
-            stored_bytes: 2.0,
+            stored_bytes,
+            expansion_steps,
         };
-        let on =
-            |slices, groups| matrix.way(&chip, (slices, groups)).map(|way| (way.cores, way.cycles, way.link_bytes));
+        let on = |slices, groups| {
+            matrix(2.0, 0.0).way(&chip, (slices, groups)).map(|way| (way.cores, way.cycles, way.link_bytes))
+        };
         // Four activations of two bytes and four sums of four for each core.
         assert_eq!(on(2, 4), Some((8, 9.0, 8.0 * 24.0)));
         assert_eq!(on(1, 1), Some((1, 8.0 * 5.0, 16.0)));
+        // A vector that is stored in another format takes two operations more each time.
+        let packed = |slices, groups| matrix(0.5, 2.0).way(&chip, (slices, groups)).map(|way| way.cycles);
+        assert_eq!((packed(2, 4), packed(1, 1)), (Some(4.0 * 4.0 + 1.0), Some(8.0 * 13.0)));
     }
 
     #[test]

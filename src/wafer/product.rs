@@ -4,12 +4,14 @@
 //! slice has k; each multiplies its rows of column k by it and adds them to its sums of column n (AXPY). After the last element of a
 //! column the sums of all slices are added up along the way from core to core, while the next column's elements arrive. Elements
 //! that are not stored never arrive: the slice with most of them decides, as cores have queues and wait for nobody until the end.
+//! Elements that are stored in fewer bits arrive so, and every core that receives them expands them, a vector at a time.
 //!
 //! The gradient of such a matrix turns this around: for each stored element a core multiplies its rows of two columns and adds
 //! them up, and the sums of all groups of rows leave the wafer.
 
 use crate::arch::Wafer;
 use crate::sparsity::BlockMask;
+use crate::workload::EXPANSION_STEPS;
 
 /// One product, or many alike, each on cores of its own.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub(super) struct Product<'a> {
     pub(super) shape: (u64, u64, u64),
     /// Bytes of an element.
     pub(super) element_bytes: u64,
+    /// Bytes of an element of the right operand that arrives as it is stored, and is expanded by the cores.
+    pub(super) packed_bytes: Option<f64>,
     /// Multiply-accumulates of a core and cycle.
     pub(super) macs: u64,
     /// What is stored of the matrix that arrives, or of the one that leaves; rows are those of `sliced`.
@@ -47,6 +51,8 @@ pub(super) struct Plan {
     /// Elements that arrive or leave, and multiplications.
     pub(super) elements: f64,
     pub(super) macs: f64,
+    /// Elements expanded, by each core that receives them.
+    pub(super) expanded: f64,
     /// One line on how it lies on the wafer.
     pub(super) told: String,
 }
@@ -122,7 +128,8 @@ pub(super) fn plan(chip: &Wafer, product: &Product<'_>, least: f64) -> Plan {
     let mut plan = best.unwrap_or_else(|| way(chip, product, (1, 1), (grouped, columns), stored.fullest(sliced, 1)));
     let times = product.count as f64;
     plan.cores = plan.cores.saturating_mul(product.count).min(chip.core.count);
-    for sum in [&mut plan.link_bytes, &mut plan.sram_bytes, &mut plan.elements, &mut plan.macs] {
+    let sums = [&mut plan.link_bytes, &mut plan.sram_bytes, &mut plan.elements, &mut plan.macs, &mut plan.expanded];
+    for sum in sums {
         *sum *= times;
     }
     for cycles in [&mut plan.cycles, &mut plan.busiest, &mut plan.mean] {
@@ -145,9 +152,12 @@ fn way(
     let of_element = vectors + chip.core.weight_cycles + adds;
     let passes_sums = !product.leaves && slices > 1;
     let passing = if passes_sums { columns as f64 * vectors } else { 0.0 };
-    let busiest = fullest * of_element + passing;
-    let mean = all / slices as f64 * of_element + passing;
-    let element = product.element_bytes as f64 + if product.mask.is_some() { chip.index_bytes } else { 0.0 };
+    let steps = if product.packed_bytes.is_some() { EXPANSION_STEPS } else { 0.0 };
+    let expansion = |elements: f64| (elements / product.macs as f64).ceil() * steps;
+    let busiest = fullest * of_element + expansion(fullest) + passing;
+    let mean = all / slices as f64 * of_element + expansion(all / slices as f64) + passing;
+    let index = if product.mask.is_some() { chip.index_bytes } else { 0.0 };
+    let element = product.packed_bytes.unwrap_or(product.element_bytes as f64) + index;
     // Sums go along one axis, elements and rows of the other operand along the other.
     let sums = if product.leaves {
         fullest * SUM_BYTES
@@ -158,7 +168,7 @@ fn way(
         if product.leaves { columns as f64 * rows as f64 * product.element_bytes as f64 } else { fullest * element };
     let on_links = sums.max(arriving) / chip.fabric.link_bytes_per_cycle;
     let cores = slices * groups;
-    let fill = (slices + groups) as f64 * chip.fabric.hop_cycles + of_element;
+    let fill = (slices + groups) as f64 * chip.fabric.hop_cycles + of_element + steps;
     let macs = all * grouped as f64;
     Plan {
         cycles: busiest.max(on_links),
@@ -172,6 +182,7 @@ fn way(
         sram_bytes: macs * (product.element_bytes as f64 + 2.0 * SUM_BYTES),
         elements: all,
         macs,
+        expanded: if product.packed_bytes.is_some() { all * groups as f64 } else { 0.0 },
         told: format!(
             "{} x ({} x {} x {}): {slices} slices x {groups} groups of {rows} rows, {:.0} elements in the fullest slice of {:.0} on average",
             product.count,

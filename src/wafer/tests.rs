@@ -31,7 +31,7 @@ fn fused(chip: &Wafer, workload: &Workload) -> Outcome {
 }
 
 fn product(shape: (u64, u64, u64), mask: Option<&BlockMask>) -> Product<'_> {
-    Product { count: 1, shape, element_bytes: 2, macs: 4, mask, leaves: false }
+    Product { count: 1, shape, element_bytes: 2, packed_bytes: None, macs: 4, mask, leaves: false }
 }
 
 #[test]
@@ -41,6 +41,10 @@ fn by_hand() {
     let small = chip(&["arch.core.count=4", "arch.fabric.link_bytes_per_cycle=4096", "arch.fabric.hop_cycles=0"]);
     let of = plan(&small, &product((8, 6, 2), None), 0.0);
     assert_eq!((of.cycles as u64, of.busiest as u64, of.cores), (18, 18, 4));
+    // Its six elements arrive in other formats: two vectors of four, each expanded in two cycles.
+    let packed = Product { packed_bytes: Some(0.5), ..product((8, 6, 2), None) };
+    let of = plan(&small, &packed, 0.0);
+    assert_eq!((of.cycles as u64, of.busiest as u64, of.expanded as u64), (22, 22, 2 * 12));
     // Links of 4 bytes: 6 columns x 4 rows x 4 bytes of sums.
     let slow = chip(&["arch.core.count=4", "arch.fabric.link_bytes_per_cycle=4", "arch.fabric.hop_cycles=0"]);
     let of = plan(&slow, &product((8, 6, 2), None), 0.0);
@@ -88,11 +92,15 @@ fn speed_up_follows_sparsity() {
 proptest! {
     #[test]
     fn nothing_beats_its_bound_and_more_of_anything_is_no_slower(
-        tokens in 1u64..5000, d_model in 3u64..40, d_ff in 3u64..80, cores in 100u64..100_000,
+        tokens in 1u64..5000, d_model in 3u64..40, d_ff in 3u64..80, cores in 100u64..100_000, packed: bool,
     ) {
         let sets = [("tokens", tokens), ("d_model", d_model * 16), ("d_ff", d_ff * 16)];
-        let sets = sets.map(|(dim, value)| format!("workload.dims.{dim}={value}"));
-        let workload = loaded("gpt13b-mlp-sparse", &sets);
+        let mut sets: Vec<String> = sets.iter().map(|(dim, value)| format!("workload.dims.{dim}={value}")).collect();
+        if packed {
+            sets.push("workload.tensors.w_up.storage={format=\"int4\",group=32}".to_owned());
+            sets.push("workload.tensors.w_down.storage={format=\"mxfp8\"}".to_owned());
+        }
+        let workload = loaded(if packed { "gpt13b-mlp" } else { "gpt13b-mlp-sparse" }, &sets);
         let cores = format!("arch.core.count={cores}");
         let room = "arch.core.sram_bytes=100000000";
         let with = |more: Option<&str>| {

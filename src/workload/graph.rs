@@ -90,6 +90,18 @@ impl Tensor {
         self.window().map_or(self.rows * self.columns, |window| window.elements) * self.dtype.bytes()
     }
 
+    /// Bytes if every element is stored, in the format that the tensor is stored in.
+    pub fn unmasked_bytes(&self) -> u64 {
+        if self.packed.is_some() { self.stored_bytes() } else { self.dense_bytes() }
+    }
+
+    /// Bytes of an element with its share of the scales, of a tensor that is expanded before it is multiplied.
+    pub fn packed_element_bytes(&self) -> Option<f64> {
+        self.packed
+            .filter(|_| self.is_expanded())
+            .map(|_| self.stored_bytes() as f64 / (self.rows as f64 * self.columns as f64).max(1.0))
+    }
+
     /// Of windows of an image, what of it they take.
     pub fn window(&self) -> Option<Window> {
         self.view.and_then(|view| view.window)
@@ -296,27 +308,6 @@ impl Workload {
             text: Arc::default(),
             links,
         }
-    }
-
-    /// Refuses formats of second operands where a chip's model does not know them.
-    ///
-    /// # Errors
-    /// A diagnostic that names the first packed tensor.
-    pub fn refuse_packed(&self, chip: &str) -> Result<(), Diagnostic> {
-        let packed = self.tensors.iter().find_map(|tensor| tensor.packed.map(|packed| (tensor, packed.format)));
-        let Some((tensor, format)) = packed else { return Ok(()) };
-        let title = format!(
-            "`{}` is stored as {format}, which is simulated on RDUs and GPUs alone, not on {chip}",
-            tensor.name
-        );
-        let error =
-            Diagnostic::new(title).with_help(
-                "leave its `storage` out (of an ONNX graph in the file that `rdusim import` writes), or choose an RDU or a GPU with `--arch`",
-            );
-        Err(match &tensor.declared {
-            Some(origin) => error.with_origin(Origin { label: format!("stored as {format}"), ..origin.clone() }),
-            None => error,
-        })
     }
 
     /// Refuses operators that carry a state from row to row where a chip's model divides rows over units that know nothing of each

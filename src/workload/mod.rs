@@ -37,7 +37,7 @@ pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRol
 pub use image::ImageOptions;
 pub use kernels::{Moved, kernel_of, least_launches, least_moved_bytes, most_elements, moved, stored_macs_by_type};
 pub use kind::{OperatorKind, Phase};
-pub use packed::Packed;
+pub use packed::{EXPANSION_STEPS, Packed};
 pub use sections::pin;
 pub use uses::Uses;
 

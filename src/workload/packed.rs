@@ -6,6 +6,9 @@
 
 use crate::units::ElementFormat;
 
+/// Vector operations that expand an element: a conversion, a multiplication by its scale (assumed).
+pub const EXPANSION_STEPS: f64 = 2.0;
+
 /// How scales are stored, and how one is chosen for the largest of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ScaleFormat {

@@ -264,7 +264,7 @@ pub(crate) fn networks() -> Vec<Vec<u8>> {
         .node("Reshape", &["again", "back"], "y", &[]);
     let mut list: Vec<Vec<u8>> = [feed_forward, convolution, shaped].map(Message::file).into();
     list.extend(newer().into_iter().map(|(_, bytes)| bytes));
-    list.extend([gpt(), cnn()]);
+    list.extend([gpt(), cnn(), quantised()]);
     list
 }
 
@@ -312,6 +312,19 @@ pub(crate) fn newer() -> Vec<(&'static str, Vec<u8>)> {
         ("largest", largest.node("Softmax", &["v"], "y", &[("axis", &[1])]).file()),
         ("even", even.node("Conv", &["n", "w"], "y", &[]).file_of(9)),
     ]
+}
+
+/// x w of 16 rows, 256 x 512 elements of eight bits with a scale and a zero point for each column.
+pub(crate) fn quantised() -> Vec<u8> {
+    let bytes = |net: Message, name: &str, dims: &[u64]| {
+        let raw = (0..dims.iter().product::<u64>()).map(|i| i as u8).collect();
+        let tensor = dims.iter().fold(Message::default(), |tensor, &dim| tensor.int(1, dim));
+        net.inside(5, tensor.int(2, 2).text(8, name).with(9, Value::Bytes(raw)))
+    };
+    let net = Message::default().input("x", &[16, 256]).weight("w_scale", &[512]);
+    let net = bytes(bytes(net, "w_q", &[256, 512]), "w_zero", &[512]);
+    let net = net.node("DequantizeLinear", &["w_q", "w_scale", "w_zero"], "w", &[("axis", &[1])]);
+    net.node("MatMul", &["x", "w"], "y", &[]).file()
 }
 
 /// The network of [`super::exported::gpt`] for two sequences.

@@ -36,6 +36,7 @@ mod numbers;
 mod numbers_of_images;
 mod outcome;
 mod packed;
+mod packed_kinds;
 mod page;
 mod penalties;
 mod pinned;
