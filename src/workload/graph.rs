@@ -12,6 +12,7 @@ pub(super) use super::form::{GemmForm, GemmOptions};
 pub use super::image::Window;
 pub(super) use super::kind::{OperatorKind, Phase};
 use super::packed::Packed;
+use super::pruned::{self, PrunedActivation};
 
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::id_type;
@@ -59,6 +60,8 @@ pub struct Tensor {
     pub mask: Option<Arc<BlockMask>>,
     /// How a dense second operand is stored, if not in its data type.
     pub packed: Option<Packed>,
+    /// How an activation that is the first operand of products is pruned; `None` for dense.
+    pub pruned: Option<PrunedActivation>,
     /// Where it is declared, for errors about it.
     pub declared: Option<Origin>,
     /// The tensor whose bytes these are, seen in another shape.
@@ -114,6 +117,12 @@ impl Tensor {
     /// Elements actually stored.
     pub fn stored_elements(&self) -> u64 {
         self.mask.as_ref().map_or(self.rows * self.columns, |mask| mask.stored_elements())
+    }
+
+    /// Bytes that it takes in memory: those stored, or all of which the mask selects what a run reads.
+    pub fn held_bytes(&self) -> u64 {
+        let is_selected = self.mask.as_ref().is_some_and(|mask| mask.is_selection());
+        if is_selected { self.dense_bytes() } else { self.stored_bytes() }
     }
 
     /// Bytes of the stored values and of the metadata that finds them, in the format of the mask, or of the elements and scales
@@ -312,6 +321,11 @@ impl Workload {
             Some(origin) => error.with_origin(Origin { label: format!("stored as {format}"), ..origin.clone() }),
             None => error,
         })
+    }
+
+    /// A sentence for the results of a chip that multiplies pruned activations as if they were dense, if there are any.
+    pub fn pruned_as_dense(&self) -> Option<String> {
+        pruned::as_dense(self.tensors.iter())
     }
 
     /// Refuses operators that carry a state from row to row where a chip's model divides rows over units that know nothing of each
