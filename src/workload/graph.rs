@@ -432,9 +432,11 @@ impl Workload {
         is_of_kind && !is_shaped && op.form.is_none() && op.heads <= 1 && op.phase == Phase::Forward
     }
 
-    /// Stored parameters of all weights, those of repeated blocks counted every time.
+    /// Stored parameters of all weights, those of repeated blocks counted every time; all of a weight of which a run selects some.
     pub fn parameters(&self) -> u64 {
         let own = |t: &&Tensor| t.role == TensorRole::Weight && t.view.is_none();
-        self.tensors.iter().filter(own).map(|t| t.stored_elements() * t.repeat).sum()
+        let is_selected = |t: &Tensor| t.mask.as_ref().is_some_and(|mask| mask.is_selection());
+        let stored = |t: &Tensor| if is_selected(t) { t.rows * t.columns } else { t.stored_elements() };
+        self.tensors.iter().filter(own).map(|t| stored(t) * t.repeat).sum()
     }
 }

@@ -157,7 +157,7 @@ mod tests {
             (
                 FFN.replace("[\"g\", \"down\"]", "[\"g\", \"down\"]\ntranspose_a = true")
                     .replace("tokens = 8", "tokens = 64"),
-                "`second` (gemm)",
+                "an operator sees it in another shape",
             ),
             (FFN.replace("[dims]", "[training]\noptimizer = \"sgd\"\n[dims]"), "training step"),
             (

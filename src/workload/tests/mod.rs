@@ -263,7 +263,7 @@ fn impossible_sparsity_is_refused() {
         ("density = 0.5, block = [4, 4]", "21:12: `tensors.w_up.sparsity.pattern` is missing"),
         (
             "pattern = \"random\", density = 0.5, block = [4, 4]",
-            "21:24: `tensors.w_up.sparsity.pattern`: found \"random\", expected one of `block`, `unstructured`, `nm`, `banded`, `row_skewed`, `column_skewed`, `file`",
+            "21:24: `tensors.w_up.sparsity.pattern`: found \"random\", expected one of `block`, `unstructured`, `nm`, `banded`, `row_skewed`, `column_skewed`, `file`, `active_rows`, `active_columns`",
         ),
         (
             "pattern = \"block\", density = 0, block = [4, 4]",
@@ -322,6 +322,15 @@ fn impossible_sparsity_is_refused() {
         (
             "pattern = \"file\", file = \"no such.smtx\"",
             "21:39: `tensors.w_up.sparsity.file`: \"no such.smtx\" cannot be opened: No such file or directory (os error 2)",
+        ),
+        ("pattern = \"active_rows\", density = 0.5", "21:12: `tensors.w_up.sparsity.tokens` is missing"),
+        (
+            "pattern = \"active_columns\", density = 0.5, tokens = 2, block = [4, 4]",
+            "21:77: `tensors.w_up.sparsity.block` has no meaning for the pattern \"active_columns\"",
+        ),
+        (
+            "pattern = \"active_rows\", density = 0.001, tokens = 9",
+            "21:12: `tensors.w_up.sparsity.density` = 0.001 activates none of 64 neurons",
         ),
         (
             "pattern = \"block\", density = 0.001, block = [64, 64]",
