@@ -1,6 +1,6 @@
 //! Contextual sparsity: the rows or columns of a weight that the active neurons of some tokens need.
 //!
-//! Behind a ReLU most neurons of a feed-forward block are zero for a token (Mirzadeh et al. 2023, arXiv:2310.04564), and a
+//! Behind a `ReLU` most neurons of a feed-forward block are zero for a token (Mirzadeh et al. 2023, arXiv:2310.04564), and a
 //! predictor may know beforehand which (Liu et al. 2023, arXiv:2310.17157). Tokens that run together need the union of their
 //! neurons. The union of more tokens holds that of fewer with the same seed.
 

@@ -1,6 +1,6 @@
 //! Activations of which a model keeps N of every M neighbours, as the first operands of products: what a file may ask for, checked.
 //!
-//! 2:4 activations behind a squared ReLU: Haziza et al. 2025, arXiv:2503.16672.
+//! 2:4 activations behind a squared `ReLU`: Haziza et al. 2025, arXiv:2503.16672.
 
 use std::ops::Range;
 

@@ -257,6 +257,25 @@ fn impossible_workloads_are_refused() {
 }
 
 #[test]
+fn impossible_active_neurons_are_refused() {
+    let role = "shape = [\"d_model\", \"d_ff\"]\nrole = \"weight\"";
+    for (sparsity, error) in [
+        ("pattern = \"active_rows\", density = 0.5", "21:12: `tensors.w_up.sparsity.tokens` is missing"),
+        (
+            "pattern = \"active_columns\", density = 0.5, tokens = 2, block = [4, 4]",
+            "21:77: `tensors.w_up.sparsity.block` has no meaning for the pattern \"active_columns\"",
+        ),
+        (
+            "pattern = \"active_rows\", density = 0.001, tokens = 9",
+            "21:12: `tensors.w_up.sparsity.density` = 0.001 activates none of 64 neurons",
+        ),
+    ] {
+        let found = refused(role, &format!("{role}\nsparsity = {{ {sparsity} }}"));
+        assert_eq!(found.strip_prefix("w.toml:"), Some(error), "{sparsity}");
+    }
+}
+
+#[test]
 fn impossible_sparsity_is_refused() {
     let role = "shape = [\"d_model\", \"d_ff\"]\nrole = \"weight\"";
     for (sparsity, error) in [
@@ -322,15 +341,6 @@ fn impossible_sparsity_is_refused() {
         (
             "pattern = \"file\", file = \"no such.smtx\"",
             "21:39: `tensors.w_up.sparsity.file`: \"no such.smtx\" cannot be opened: No such file or directory (os error 2)",
-        ),
-        ("pattern = \"active_rows\", density = 0.5", "21:12: `tensors.w_up.sparsity.tokens` is missing"),
-        (
-            "pattern = \"active_columns\", density = 0.5, tokens = 2, block = [4, 4]",
-            "21:77: `tensors.w_up.sparsity.block` has no meaning for the pattern \"active_columns\"",
-        ),
-        (
-            "pattern = \"active_rows\", density = 0.001, tokens = 9",
-            "21:12: `tensors.w_up.sparsity.density` = 0.001 activates none of 64 neurons",
         ),
         (
             "pattern = \"block\", density = 0.001, block = [64, 64]",
