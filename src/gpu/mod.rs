@@ -78,9 +78,7 @@ fn run_mode(gpu: &Gpu, workload: &Workload, mode: Mode) -> Result<Outcome, Diagn
     let gaps = launches::gaps(gpu, workload, &list, &timed, mode);
     let mut outcome = account::outcome(gpu, workload, mode, &list, &timed, &gaps);
     outcome.notes.push(held);
-    if gpu.sm.sparse_2_4_speedup <= 1.0 {
-        outcome.notes.extend(workload.pruned_as_dense());
-    }
+    outcome.notes.extend(workload.pruned_as_dense(gpu.sm.sparse_2_4_speedup > 1.0));
     outcome.notes.extend(account::notes(gpu, workload, mode, &list, &timed));
     Ok(outcome)
 }

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::TensorRole;
 use super::limits::MAX_DIM;
-use super::pruned::{Pruning, pruning};
+use super::pruning::{Pruning, pruning};
 use super::sparsity::{Sparsity, sparsity};
 use super::spec::{Extent, TensorSpec, WorkloadSpec};
 use super::storage::{Storage, storage};
@@ -160,7 +160,9 @@ fn weight_sparsity(
             .error(spec.span(), title, format!("{name:?} is no weight"))
             .with_help("say role = \"weight\", or remove the sparsity"));
     }
-    sparsity(source, name, spec, dims).map(Some)
+    let tokens = spec.get_ref().tokens.as_ref();
+    let tokens = tokens.map(|of| extent(source, &format!("tensors.{name}.sparsity.tokens"), of, dims)).transpose()?;
+    sparsity(source, name, spec, tokens).map(Some)
 }
 
 /// A shape, and what it was written with: itself, then the dimensions it names.

@@ -12,7 +12,7 @@ pub(super) use super::form::{GemmForm, GemmOptions};
 pub use super::image::Window;
 pub(super) use super::kind::{OperatorKind, Phase};
 use super::packed::Packed;
-use super::pruned::{self, PrunedActivation};
+use super::pruned::PrunedActivation;
 
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::id_type;
@@ -323,9 +323,17 @@ impl Workload {
         })
     }
 
-    /// A sentence for the results of a chip that multiplies pruned activations as if they were dense, if there are any.
-    pub fn pruned_as_dense(&self) -> Option<String> {
-        pruned::as_dense(self.tensors.iter())
+    /// A sentence for the results of a chip that multiplies pruned activations as if they were dense, if there are any: all, or those
+    /// that are not 2:4 where it has that mode.
+    pub fn pruned_as_dense(&self, has_two_of_four: bool) -> Option<String> {
+        let is_dense = |t: &&Tensor| t.pruned.is_some_and(|pruned| !(has_two_of_four && pruned.is_two_of_four()));
+        let names: Vec<String> = self.tensors.iter().filter(is_dense).map(|t| format!("`{}`", t.name)).collect();
+        let which = names.join(", ");
+        (!names.is_empty()).then(|| {
+            format!(
+                "the activation sparsity of {which} is not used: this chip moves and multiplies all elements, none is pruned"
+            )
+        })
     }
 
     /// Refuses operators that carry a state from row to row where a chip's model divides rows over units that know nothing of each

@@ -18,6 +18,7 @@ mod link;
 mod masks;
 mod packed;
 mod pruned;
+mod pruning;
 mod recurrent;
 mod resolve;
 mod sections;
@@ -150,7 +151,7 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
     let (mut tensors, operators) = graph.finish();
     let storages: Vec<_> = drafts.values().map(|draft| draft.storage.clone()).collect();
     let prunings: Vec<_> = drafts.values().map(|draft| draft.pruning.clone()).collect();
-    pruned::prune(source, &prunings, &mut tensors, &operators, spec.training.is_some())?;
+    pruning::prune(source, &prunings, &mut tensors, &operators, spec.training.is_some())?;
     storage::pack(source, &storages, &mut tensors, &operators, spec.training.is_some())?;
     let mut workload = Workload::new(name, dims, tensors, operators);
     workload.notes = notes;

@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-use indexmap::IndexMap;
 use toml::Spanned;
 
-use super::declare::extent;
 use super::limits::MAX_DIM;
 use super::spec::{DistributionSpec, SparsitySpec};
 use crate::diagnostics::{Diagnostic, number};
@@ -109,12 +107,12 @@ fn refuse_other_keys(
     Ok(())
 }
 
-/// Checks the `sparsity` of the tensor `name`.
+/// Checks the `sparsity` of the tensor `name`; `tokens` is the size of what its `tokens` name.
 pub(super) fn sparsity(
     source: &Source,
     name: &str,
     spanned: &Spanned<Table<SparsitySpec>>,
-    dims: &IndexMap<String, u64>,
+    tokens: Option<u64>,
 ) -> Result<Sparsity, Diagnostic> {
     let table = format!("tensors.{name}.sparsity");
     let field = |key: &str| format!("{table}.{key}");
@@ -155,8 +153,7 @@ pub(super) fn sparsity(
         }
         "active_rows" | "active_columns" => {
             let axis = if pattern == "active_rows" { NeuronAxis::Rows } else { NeuronAxis::Columns };
-            let tokens = spec.tokens.as_ref().ok_or_else(|| missing("tokens"))?;
-            let tokens = extent(source, &field("tokens"), tokens, dims)?;
+            let tokens = tokens.ok_or_else(|| missing("tokens"))?;
             let shared =
                 spec.shared.as_ref().map(|share| source.real(&field("shared"), share, 0.0..=1.0)).transpose()?;
             let neurons = spec.neurons.as_ref().map(|name| source.name(&field("neurons"), name)).transpose()?;
