@@ -63,6 +63,7 @@ fn run_mode(chip: &Bsp, workload: &Workload, mode: Mode) -> Result<Outcome, Diag
     let streamed = live.chosen(workload);
     let mut outcome = account::outcome(chip, workload, mode, (&program_of, &plans));
     outcome.notes = notes(chip, workload, mode, (&live, &streamed), &plans);
+    outcome.notes.extend(workload.pruned_as_dense(false));
     Ok(outcome)
 }
 

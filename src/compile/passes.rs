@@ -181,6 +181,7 @@ fn compile_modes(
             notes.extend(remarks::shorter_epilogues(chip, workload, &sections));
         }
         notes.extend(workload.notes.iter().cloned());
+        notes.extend(workload.pruned_as_dense(false));
         if of_a_model {
             notes.extend(remarks::scores_off_chip(workload, &sections));
             notes.extend(tier_remarks(chip, workload, &tiers));

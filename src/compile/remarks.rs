@@ -196,6 +196,9 @@ fn sparse_as_dense(graph: &SectionGraph<'_>, plan: &SectionPlan, section: &str) 
         else {
             continue;
         };
+        if mask.stored_elements() == mask.rows() * mask.columns() {
+            continue;
+        }
         let work = &plan.work[stage];
         let k_of = |column_tile: usize| match plan.nest.column_range(column_tile as u64) {
             Some(range) if plan.roles.k_cut[stage] => range.end - range.start,

@@ -74,7 +74,7 @@ fn held(gpu: &Gpu, workload: &Workload, kernels: &[Kernel]) -> Held {
         Sharding::Optimizer => (1.0, devices),
         Sharding::Full => (devices, devices),
     };
-    let bytes = |t: TensorId| (workload.tensors[t].stored_bytes() as f64) * workload.tensors[t].repeat as f64;
+    let bytes = |t: TensorId| (workload.tensors[t].held_bytes() as f64) * workload.tensors[t].repeat as f64;
     // What each tensor is for.
     let count = workload.tensors.len();
     let (mut is_state, mut is_gradient, mut is_saved) = (vec![false; count], vec![false; count], vec![false; count]);

@@ -26,7 +26,7 @@ use crate::arch::{AttentionKind, Fusion, Gpu, Sharding};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
-use crate::workload::{EXPANSION_STEPS, OperatorId, Phase, TensorId, Workload, most_elements};
+use crate::workload::{EXPANSION_STEPS, OperatorId, Phase, PrunedActivation, TensorId, Workload, most_elements};
 
 pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
@@ -44,6 +44,10 @@ use self::time::{KernelTime, Limit};
 
 /// Rows or columns of a result that one expansion serves: a thread block's, at most (assumed).
 const EXPANDED_ROWS: u64 = 128;
+
+/// Vector operations an element of finding the largest two of every four and packing them (assumed: five comparisons and exchanges sort
+/// four magnitudes; then the kept ones and their places are shifted into words).
+const PRUNING_STEPS: f64 = 4.0;
 
 /// What mode `epilogue` fuses, whatever the chip file says of `fused`.
 const EPILOGUES: Fusion =
@@ -72,6 +76,7 @@ fn run_mode(gpu: &Gpu, workload: &Workload, mode: Mode) -> Result<Outcome, Diagn
     let gaps = launches::gaps(gpu, workload, &list, &timed, mode);
     let mut outcome = account::outcome(gpu, workload, mode, &list, &timed, &gaps);
     outcome.notes.push(held);
+    outcome.notes.extend(workload.pruned_as_dense(gpu.sm.sparse_2_4_speedup > 1.0));
     outcome.notes.extend(account::notes(gpu, workload, mode, &list, &timed));
     Ok(outcome)
 }
@@ -109,8 +114,24 @@ impl Timer<'_> {
         if update && shared { 1.0 / self.gpu.cluster.devices as f64 } else { 1.0 }
     }
 
+    /// Bytes of a tensor in memory: of one that is pruned for the tensor cores, its values and their places.
     fn bytes(&self, tensor: TensorId) -> f64 {
-        self.workload.tensors[tensor].stored_bytes() as f64
+        let of = &self.workload.tensors[tensor];
+        let pruned = of.pruned.filter(|_| self.is_pruned(tensor));
+        pruned.map_or(of.stored_bytes(), |pruned| pruned.bytes(of.rows, of.columns, of.dtype.bytes())) as f64
+    }
+
+    /// Whether the kernel that makes a tensor prunes it to 2:4, because the tensor cores multiply it faster so.
+    fn is_pruned(&self, tensor: TensorId) -> bool {
+        let pruned = self.workload.tensors[tensor].pruned;
+        self.gpu.sm.sparse_2_4_speedup > 1.0 && pruned.is_some_and(PrunedActivation::is_two_of_four)
+    }
+
+    /// Vector operations that prune what the kernel makes.
+    fn pruning_operations(&self) -> f64 {
+        let made = self.kernel.operators.iter().map(|&op| self.workload.operators[op].output);
+        let pruned = made.filter(|&t| self.is_pruned(t)).map(|t| &self.workload.tensors[t]);
+        pruned.map(|t| t.rows as f64 * t.columns as f64 * PRUNING_STEPS).sum()
     }
 
     /// Bytes of a tensor that a read brings from memory: none of what the L2 still holds.
@@ -131,7 +152,9 @@ impl Timer<'_> {
         let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
         let weight = &workload.tensors[b];
         let dense = |tensor: TensorId, missing: f64| {
-            if missing > 0.0 { workload.tensors[tensor].unmasked_bytes() as f64 } else { 0.0 }
+            let of = &workload.tensors[tensor];
+            let bytes = if of.pruned.is_some() { self.bytes(tensor) } else { of.unmasked_bytes() as f64 };
+            if missing > 0.0 { bytes } else { 0.0 }
         };
         let product = Product {
             count: form.instances * form.heads,
@@ -139,7 +162,8 @@ impl Timer<'_> {
             n: form.n,
             k: form.k,
             element_bytes: dtype.bytes(),
-            macs_per_cycle: gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64,
+            macs_per_cycle: gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64
+                * if self.is_pruned(a) { gpu.sm.sparse_2_4_speedup } else { 1.0 },
             a_bytes: dense(a, self.missing(a)),
             b_bytes: dense(b, self.missing(b)),
             epilogue_read_bytes: others.map(|t| self.missing(t)).sum(),
@@ -153,6 +177,13 @@ impl Timer<'_> {
                 Some((chosen, "weight"))
             }
             (None, Some(mask)) => Some((sparse::sampled(gpu, &product, mask), "result")),
+            (None, None) if self.is_pruned(a) => {
+                let kept = workload.tensors[a].pruned.map_or(4, |pruned| pruned.n);
+                let time = gemm::fastest(gpu, &product);
+                let chosen =
+                    Chosen { time, macs: all / 2, zero_macs: all / 2 - all / 4 * kept, style: Style::TwoOfFour };
+                Some((chosen, "activation"))
+            }
             (None, None) => None,
         };
         let (time, macs, zero_macs, sparse) = match chosen {
@@ -167,7 +198,10 @@ impl Timer<'_> {
         reads.extend(others.map(|t| (t, self.missing(t))).collect::<Vec<_>>());
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
         let expanded = self.expanded(a, (form.m, form.n));
-        let mut timed = self.timed(self.with_expansion(time, expanded), reads, macs);
+        let mut time = self.with_expansion(time, expanded);
+        // The epilogue prunes when the products of its tile are done.
+        time.cycles += self.pruning_operations() / (time.sms.max(1) * gpu.sm.vector_lanes) as f64;
+        let mut timed = self.timed(time, reads, macs);
         timed.expanded = expanded;
         timed.style = sparse.map(|(style, _)| style);
         timed.zero_macs = zero_macs;
@@ -244,7 +278,7 @@ impl Timer<'_> {
             .iter()
             .map(|&op| most_elements(workload, op) as f64 * workload.operators[op].kind.vector_steps() as f64)
             .sum();
-        let time = stream::time(self.gpu, memory, through, work * share);
+        let time = stream::time(self.gpu, memory, through, work * share + self.pruning_operations());
         self.timed(time, reads, 0)
     }
 

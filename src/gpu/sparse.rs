@@ -33,6 +33,10 @@ pub(super) enum Style {
     Blocks,
     /// Two of four.
     TwoOfFour,
+    /// Whole rows of the weight, gathered with the columns of the activations that meet them.
+    Rows,
+    /// Whole columns of the weight, whose results are written where they belong.
+    Columns,
     /// Single elements, gathered on the vector lanes.
     Elements,
 }
@@ -44,6 +48,8 @@ impl Style {
             Self::Dense => "as dense",
             Self::Blocks => "stored blocks",
             Self::TwoOfFour => "2:4",
+            Self::Rows => "stored rows",
+            Self::Columns => "stored columns",
             Self::Elements => "single elements",
         }
     }
@@ -70,6 +76,13 @@ pub(super) fn weight(gpu: &Gpu, p: &Product, mask: &BlockMask, stored_bytes: f64
         for rows in ROWS {
             consider(blocks(gpu, p, mask, rows, b_bytes), stored_macs, Style::Blocks);
         }
+    }
+    // A dense product of what is stored: all of A is read, and gathering its columns takes no time of its own (assumed).
+    let of_lines = [(mask.stored_rows(), Style::Rows), (mask.stored_columns(), Style::Columns)];
+    for (lines, style) in of_lines.into_iter().filter(|_| p.count == 1) {
+        let Some(lines) = lines.filter(|&lines| lines > 0) else { continue };
+        let (n, k) = if style == Style::Rows { (p.n, lines) } else { (lines, p.k) };
+        consider(fastest(gpu, &Product { n, k, b_bytes, ..p.clone() }), p.m * n * k, style);
     }
     consider(elements(gpu, p, stored_macs, b_bytes), stored_macs, Style::Elements);
     best

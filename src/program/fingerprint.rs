@@ -32,7 +32,7 @@ pub fn of_chip(chip: &Chip) -> String {
 pub fn of_workload(workload: &Workload) -> String {
     mark(|hash| {
         for tensor in &workload.tensors {
-            let Tensor { name, rows, columns, dtype, role, mask, packed, declared: _, view, repeat } = tensor;
+            let Tensor { name, rows, columns, dtype, role, mask, packed, pruned, declared: _, view, repeat } = tensor;
             write!(hash, "{name:?} {rows} {columns} {dtype:?} {role:?};")?;
             if view.is_some() || *repeat > 1 {
                 write!(hash, "{view:?} {repeat};")?;
@@ -40,7 +40,13 @@ pub fn of_workload(workload: &Workload) -> String {
             if let Some(packed) = packed {
                 write!(hash, "{packed:?};")?;
             }
+            if let Some(pruned) = pruned {
+                write!(hash, "{pruned:?};")?;
+            }
             let Some(mask) = mask else { continue };
+            if mask.is_selection() {
+                write!(hash, "selection;")?;
+            }
             write!(hash, "{} {};", mask.block_rows(), mask.block_columns())?;
             for column in 0..mask.n_blocks() {
                 write!(hash, "{:x?}", mask.column_words(column))?;

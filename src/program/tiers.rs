@@ -19,7 +19,7 @@ pub fn tensor_tiers(chip: &Chip, workload: &Workload) -> Result<Vec<TierId>, Dia
     let mut tiers = vec![TierId::from_index(0); workload.tensors.len()];
     for id in hottest_first(workload, &held) {
         let tensor = &workload.tensors[id];
-        let bytes = tensor.stored_bytes().saturating_mul(held[id.index()]);
+        let bytes = tensor.held_bytes().saturating_mul(held[id.index()]);
         let Some(tier) = free.iter().position(|&left| left >= bytes) else {
             return Err(without_tier(chip, tensor, bytes, &free));
         };
@@ -77,7 +77,7 @@ fn candidates(chip: &Chip, workload: &Workload, tier: usize) -> Vec<(usize, u64)
     let mut free: Vec<u64> = chip.memory.iter().map(|t| t.capacity_bytes).collect();
     let mut list: Vec<(usize, u64)> = Vec::new();
     for id in hottest_first(workload, &held) {
-        let (each, copies) = (workload.tensors[id].stored_bytes(), held[id.index()]);
+        let (each, copies) = (workload.tensors[id].held_bytes(), held[id.index()]);
         let bytes = each.saturating_mul(copies);
         let with_room = free.iter().position(|&left| left >= bytes);
         if copies > 1
@@ -135,7 +135,7 @@ pub fn tier_remarks(chip: &Chip, workload: &Workload, tiers: &[TierId]) -> Vec<S
             TensorRole::Input => 1,
             TensorRole::Intermediate | TensorRole::Output => 2,
         };
-        held[tiers[id.index()].index()][kind] += tensor.stored_bytes().saturating_mul(at_once[id.index()]);
+        held[tiers[id.index()].index()][kind] += tensor.held_bytes().saturating_mul(at_once[id.index()]);
     }
     let sentence = |(tier, bytes): (&Tier, [u64; 3])| {
         let [weights, inputs, made] = bytes.map(ByteSize);

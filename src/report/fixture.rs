@@ -121,6 +121,7 @@ pub(crate) fn ffn(density: Option<f64>) -> Workload {
             role,
             mask,
             packed: None,
+            pruned: None,
             declared: None,
             view: None,
             repeat: 1,

@@ -8,7 +8,7 @@ use super::chart::MaskChart;
 use super::human::{bytes, percent, whole};
 use super::text_table::{align_left, new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::sparsity::{Bin, BlockMask, Format, Statistics, smallest, storage};
+use crate::sparsity::{Bin, BlockMask, Format, Statistics, Storage, smallest, storage};
 use crate::units::Dtype;
 
 /// Version of the JSON object.
@@ -54,14 +54,18 @@ impl<'a> MaskReport<'a> {
     /// Looks a mask over: `source` says where it is from, histograms are of blocks of `block`, imbalance is over `pcus`.
     pub fn new(source: &str, mask: &'a BlockMask, dtype: Dtype, block: (u64, u64), pcus: u64) -> Self {
         let size = dtype.bytes();
-        let entry = |format: Format| {
-            storage(mask, format).map(|s| FormatEntry {
-                format,
-                values: s.values,
-                metadata_bytes: s.metadata_bytes,
-                bytes: s.bytes(size),
-                by_columns: format.lies_by_columns(),
-            })
+        let entry = |s: Storage| FormatEntry {
+            format: s.format,
+            values: s.values,
+            metadata_bytes: s.metadata_bytes,
+            bytes: s.bytes(size),
+            by_columns: s.format.lies_by_columns(),
+        };
+        // Lines that are selected have an index of lines, not of blocks.
+        let (storages, chosen) = if mask.is_selection() {
+            (vec![mask.storage()], mask.storage())
+        } else {
+            (Format::ALL.into_iter().filter_map(|format| storage(mask, format)).collect(), smallest(mask, size))
         };
         Self {
             schema: SCHEMA,
@@ -76,8 +80,8 @@ impl<'a> MaskReport<'a> {
             kept_blocks: mask.kept_blocks(),
             stored_elements: mask.stored_elements(),
             statistics: Statistics::new(mask, block, pcus),
-            formats: Format::ALL.into_iter().filter_map(entry).collect(),
-            chosen: smallest(mask, size).format,
+            formats: storages.into_iter().map(entry).collect(),
+            chosen: chosen.format,
             mask,
         }
     }

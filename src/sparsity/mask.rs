@@ -20,6 +20,8 @@ pub struct BlockMask {
     stored_elements: u64,
     /// The format that was fixed for the matrix, if one was, and what it takes.
     pub(super) storage: Option<Storage>,
+    /// All of the matrix lies in memory, and a run reads what is kept; otherwise only that is stored.
+    is_selection: bool,
 }
 
 impl BlockMask {
@@ -67,7 +69,39 @@ impl BlockMask {
             kept_blocks: 0,
             stored_elements: 0,
             storage: None,
+            is_selection: false,
         }
+    }
+
+    /// The mask as that of a selection, which takes `storage` to read.
+    #[must_use]
+    pub(super) fn selection(self, storage: Option<Storage>) -> Self {
+        Self { storage, is_selection: true, ..self }
+    }
+
+    /// Whether the mask selects what a run reads of a matrix that is stored as a whole.
+    pub fn is_selection(&self) -> bool {
+        self.is_selection
+    }
+
+    /// Rows that are stored, if every column stores the same rows.
+    pub fn stored_rows(&self) -> Option<u64> {
+        let first = self.column_words(0);
+        let is_same = (1..self.n_blocks()).all(|n| self.column_words(n) == first);
+        is_same.then(|| self.rows_in(first, 0, 0..self.k_blocks()))
+    }
+
+    /// Columns that are stored, if each is stored whole or not at all.
+    pub fn stored_columns(&self) -> Option<u64> {
+        let mut columns = 0;
+        for n in 0..self.n_blocks() {
+            match self.column_words(n).iter().map(|word| u64::from(word.count_ones())).sum::<u64>() {
+                0 => {}
+                kept if kept == self.k_blocks() => columns += self.width_of(n),
+                _ => return None,
+            }
+        }
+        Some(columns)
     }
 
     /// The mask of the transposed matrix.
@@ -79,6 +113,7 @@ impl BlockMask {
                 mask.keep(n, k);
             }
         }
+        mask.is_selection = self.is_selection;
         mask
     }
 

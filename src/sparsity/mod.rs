@@ -1,5 +1,6 @@
-//! Sparse weights as data: which elements or blocks are stored, where the masks come from, what storing them takes.
+//! Sparse weights as data: which elements or blocks are stored or needed, where the masks come from, what storing them takes.
 
+mod active;
 mod distribution;
 mod draw;
 mod format;
@@ -9,6 +10,7 @@ pub mod read;
 mod statistics;
 mod storage;
 
+pub use active::{ActiveNeurons, MOST_NEURONS, NeuronAxis};
 pub use distribution::{LayerShape, erk_densities};
 pub use format::{Format, Storage};
 pub use mask::BlockMask;

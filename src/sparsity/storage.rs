@@ -65,7 +65,7 @@ fn offset_bytes(count: u64) -> u64 {
 }
 
 /// Formats whose size follows from counts alone (N:M: as if no group fitted, which is dense).
-fn simple_storage(mask: &BlockMask, format: Format) -> Storage {
+pub(super) fn simple_storage(mask: &BlockMask, format: Format) -> Storage {
     let (k_blocks, n_blocks, kept) = (mask.k_blocks(), mask.n_blocks(), mask.kept_blocks());
     let (rows, columns, stored) = (mask.rows(), mask.columns(), mask.stored_elements());
     let by_lines = |kept: u64, along: u64, lines: u64| kept * index_bytes(along) + (lines + 1) * offset_bytes(kept);

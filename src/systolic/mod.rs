@@ -58,6 +58,7 @@ fn run_mode(chip: &Systolic, workload: &Workload, mode: Mode) -> Outcome {
         .unzip();
     let mut outcome = kernels::outcome(&account::machine(chip, workload, mode), workload, mode, &lists, &timed);
     outcome.notes = notes(chip, workload, mode, &stored_folds, &resident);
+    outcome.notes.extend(workload.pruned_as_dense(false));
     outcome
 }
 

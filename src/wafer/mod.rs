@@ -56,6 +56,7 @@ fn run_mode(chip: &Wafer, workload: &Workload, mode: Mode) -> Result<Outcome, Di
     let timed: Vec<Timed> = lists.iter().zip(&all).zip(&held).map(time).collect();
     let mut outcome = kernels::outcome(&account::machine(chip, workload, mode), workload, mode, &lists, &timed);
     outcome.notes = notes(chip, workload, mode, most);
+    outcome.notes.extend(workload.pruned_as_dense(false));
     Ok(outcome)
 }
 

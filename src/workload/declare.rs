@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::TensorRole;
 use super::limits::MAX_DIM;
+use super::pruning::{Pruning, pruning};
 use super::sparsity::{Sparsity, sparsity};
 use super::spec::{Extent, TensorSpec, WorkloadSpec};
 use super::storage::{Storage, storage};
@@ -40,6 +41,8 @@ pub(super) struct Draft {
     pub(super) sparsity: Option<Sparsity>,
     /// How it is stored, if not in its data type.
     pub(super) storage: Option<Storage>,
+    /// How an activation is pruned.
+    pub(super) pruning: Option<Pruning>,
     /// The operator that produces it.
     pub(super) producer: Option<usize>,
     /// The operators that consume it.
@@ -115,8 +118,9 @@ pub(super) fn tensors(
             shape_spans,
             dtype,
             dtype_span,
-            sparsity: weight_sparsity(source, &name, tensor, role.as_ref().map(|(role, _)| *role))?,
+            sparsity: weight_sparsity(source, &name, tensor, role.as_ref().map(|(role, _)| *role), dims)?,
             storage: storage(source, &name, tensor.storage.as_ref())?,
+            pruning: pruning(source, &name, tensor.activation_sparsity.as_ref())?,
             role,
             producer: None,
             consumers: Vec::new(),
@@ -125,7 +129,8 @@ pub(super) fn tensors(
         drafts.insert(name, draft);
     }
     let of_operators = spec.operators.get_ref().iter().flat_map(|operator| operator.extents().into_iter().flatten());
-    for extent in of_operators.chain(spec.blocks.iter().map(|block| &block.repeat)) {
+    let of_masks = spec.tensors.iter().filter_map(|t| t.sparsity.as_ref()?.get_ref().tokens.as_ref());
+    for extent in of_operators.chain(spec.blocks.iter().map(|block| &block.repeat)).chain(of_masks) {
         if let Extent::Dim(name) = extent.get_ref()
             && let Some(index) = dims.get_index_of(name.as_str())
         {
@@ -146,6 +151,7 @@ fn weight_sparsity(
     name: &str,
     tensor: &TensorSpec,
     role: Option<TensorRole>,
+    dims: &IndexMap<String, u64>,
 ) -> Result<Option<Sparsity>, Diagnostic> {
     let Some(spec) = &tensor.sparsity else { return Ok(None) };
     if role != Some(TensorRole::Weight) {
@@ -154,7 +160,9 @@ fn weight_sparsity(
             .error(spec.span(), title, format!("{name:?} is no weight"))
             .with_help("say role = \"weight\", or remove the sparsity"));
     }
-    sparsity(source, name, spec).map(Some)
+    let tokens = spec.get_ref().tokens.as_ref();
+    let tokens = tokens.map(|of| extent(source, &format!("tensors.{name}.sparsity.tokens"), of, dims)).transpose()?;
+    sparsity(source, name, spec, tokens).map(Some)
 }
 
 /// A shape, and what it was written with: itself, then the dimensions it names.

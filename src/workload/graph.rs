@@ -12,6 +12,7 @@ pub(super) use super::form::{GemmForm, GemmOptions};
 pub use super::image::Window;
 pub(super) use super::kind::{OperatorKind, Phase};
 use super::packed::Packed;
+use super::pruned::PrunedActivation;
 
 use crate::diagnostics::{Diagnostic, Origin};
 use crate::id_type;
@@ -59,6 +60,8 @@ pub struct Tensor {
     pub mask: Option<Arc<BlockMask>>,
     /// How a dense second operand is stored, if not in its data type.
     pub packed: Option<Packed>,
+    /// How an activation that is the first operand of products is pruned; `None` for dense.
+    pub pruned: Option<PrunedActivation>,
     /// Where it is declared, for errors about it.
     pub declared: Option<Origin>,
     /// The tensor whose bytes these are, seen in another shape.
@@ -131,6 +134,12 @@ impl Tensor {
     /// Whether it is stored in other elements than it is multiplied in, to which they are expanded as they are read.
     pub fn is_expanded(&self) -> bool {
         self.packed.is_some_and(|packed| Some(packed.elements) != self.dtype.element())
+    }
+
+    /// Bytes that it takes in memory: those stored, or all of which the mask selects what a run reads.
+    pub fn held_bytes(&self) -> u64 {
+        let is_selected = self.mask.as_ref().is_some_and(|mask| mask.is_selection());
+        if is_selected { self.dense_bytes() } else { self.stored_bytes() }
     }
 
     /// Bytes of the stored values and of the metadata that finds them, in the format of the mask, or of the elements and scales
@@ -310,6 +319,19 @@ impl Workload {
         }
     }
 
+    /// A sentence for the results of a chip that multiplies pruned activations as if they were dense, if there are any: all, or those
+    /// that are not 2:4 where it has that mode.
+    pub fn pruned_as_dense(&self, has_two_of_four: bool) -> Option<String> {
+        let is_dense = |t: &&Tensor| t.pruned.is_some_and(|pruned| !(has_two_of_four && pruned.is_two_of_four()));
+        let names: Vec<String> = self.tensors.iter().filter(is_dense).map(|t| format!("`{}`", t.name)).collect();
+        let which = names.join(", ");
+        (!names.is_empty()).then(|| {
+            format!(
+                "the activation sparsity of {which} is not used: this chip moves and multiplies all elements, none is pruned"
+            )
+        })
+    }
+
     /// Refuses operators that carry a state from row to row where a chip's model divides rows over units that know nothing of each
     /// other.
     ///
@@ -417,9 +439,11 @@ impl Workload {
         is_of_kind && !is_shaped && op.form.is_none() && op.heads <= 1 && op.phase == Phase::Forward
     }
 
-    /// Stored parameters of all weights, those of repeated blocks counted every time.
+    /// Stored parameters of all weights, those of repeated blocks counted every time; all of a weight of which a run selects some.
     pub fn parameters(&self) -> u64 {
         let own = |t: &&Tensor| t.role == TensorRole::Weight && t.view.is_none();
-        self.tensors.iter().filter(own).map(|t| t.stored_elements() * t.repeat).sum()
+        let is_selected = |t: &Tensor| t.mask.as_ref().is_some_and(|mask| mask.is_selection());
+        let stored = |t: &Tensor| if is_selected(t) { t.rows * t.columns } else { t.stored_elements() };
+        self.tensors.iter().filter(own).map(|t| stored(t) * t.repeat).sum()
     }
 }

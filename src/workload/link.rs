@@ -57,6 +57,7 @@ pub(super) fn link<'a>(
         let output = source.name("operators.output", &operator.output)?;
         let draft = drafts.entry(output.clone()).or_insert_with(|| Draft {
             storage: None,
+            pruning: None,
             name: output,
             span: operator.output.span(),
             shape: None,

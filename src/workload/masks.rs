@@ -11,7 +11,7 @@ use super::sparsity::{Distribution, MaskOrigin, Sparsity, Spread};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Source, open, suggest};
 use crate::sparsity::read::{FileKind, MatrixRequest, read_mask};
-use crate::sparsity::{BlockMask, Pattern, erk_densities, smallest, storage};
+use crate::sparsity::{ActiveNeurons, BlockMask, MOST_NEURONS, NeuronAxis, Pattern, erk_densities, smallest, storage};
 
 /// Bits that all masks of a workload may take together (256 MiB).
 const MAX_MASK_BITS: u128 = 1 << 31;
@@ -21,12 +21,14 @@ pub(super) struct MaskMaker<'a> {
     source: &'a Source,
     seed: u64,
     bits: u128,
+    /// The active neurons of each name: their weight, how many, and how they are drawn.
+    active: IndexMap<String, (String, u64, ActiveNeurons, u64)>,
 }
 
 impl<'a> MaskMaker<'a> {
     /// `seed` is the run's: another one draws other masks from the same file.
     pub(super) fn new(source: &'a Source, seed: u64) -> Self {
-        Self { source, seed, bits: 0 }
+        Self { source, seed, bits: 0, active: IndexMap::new() }
     }
 
     /// The mask of a weight, of elements of `element_bytes`.
@@ -37,8 +39,12 @@ impl<'a> MaskMaker<'a> {
         element_bytes: u64,
         sparsity: &Sparsity,
     ) -> Result<Arc<BlockMask>, Diagnostic> {
-        let block_rows = u128::from(rows.div_ceil(sparsity.block.0));
-        let block_columns = u128::from(columns.div_ceil(sparsity.block.1));
+        let block = match &sparsity.origin {
+            MaskOrigin::Active { axis, .. } => axis.block((rows, columns)),
+            MaskOrigin::Drawn { .. } | MaskOrigin::File { .. } => sparsity.block,
+        };
+        let block_rows = u128::from(rows.div_ceil(block.0));
+        let block_columns = u128::from(columns.div_ceil(block.1));
         self.bits += block_rows.next_multiple_of(64) * block_columns;
         if self.bits > MAX_MASK_BITS {
             let title = format!(
@@ -47,6 +53,9 @@ impl<'a> MaskMaker<'a> {
             );
             let error = self.source.error(sparsity.block_span.clone(), title, "too many blocks");
             return Err(error.with_help("use larger blocks"));
+        }
+        if let MaskOrigin::Active { axis, .. } = sparsity.origin {
+            return self.active(name, axis, (rows, columns), sparsity).map(Arc::new);
         }
         let blocks = (block_rows * block_columns) as f64;
         if let Some((density, span)) = sparsity.density.clone().filter(|(density, _)| (density * blocks).round() < 1.0)
@@ -58,7 +67,7 @@ impl<'a> MaskMaker<'a> {
             MaskOrigin::Drawn { pattern, seed } => {
                 pattern.draw(rows, columns, sparsity.block, mix(self.seed, *seed, name))
             }
-            MaskOrigin::File { .. } => self.read(name, (rows, columns), sparsity)?,
+            MaskOrigin::File { .. } | MaskOrigin::Active { .. } => self.read(name, (rows, columns), sparsity)?,
         };
         let storage = match &sparsity.format {
             None => smallest(&mask, element_bytes),
@@ -69,6 +78,46 @@ impl<'a> MaskMaker<'a> {
             })?,
         };
         Ok(Arc::new(mask.stored_as(storage)))
+    }
+
+    /// The mask of a weight that is read as far as the active neurons of some tokens need it. Weights that name the same neurons
+    /// must mean the same, so that their masks agree.
+    fn active(
+        &mut self,
+        name: &str,
+        axis: NeuronAxis,
+        shape: Shape,
+        sparsity: &Sparsity,
+    ) -> Result<BlockMask, Diagnostic> {
+        let MaskOrigin::Active { active, seed, neurons: group, span, .. } = &sparsity.origin else {
+            return Ok(BlockMask::empty(shape.0, shape.1, sparsity.block));
+        };
+        let (neurons, _) = axis.of(shape);
+        let refused = |title: String, label: String| Err(self.source.error(span.clone(), title, label));
+        if neurons > MOST_NEURONS {
+            let title = format!("`tensors.{name}.sparsity`: {name:?} has {neurons} neurons");
+            return refused(title, format!("expected at most {MOST_NEURONS}"));
+        }
+        if active.of_a_token(neurons) == 0 {
+            let title =
+                format!("`tensors.{name}.sparsity.density` = {} activates none of {neurons} neurons", active.density);
+            return refused(title, "expected at least one for each token".to_owned());
+        }
+        let drawn = group.as_deref().unwrap_or(name);
+        if let Some(group) = group {
+            let own = (name.to_owned(), neurons, *active, *seed);
+            let known = self.active.entry(group.clone()).or_insert_with(|| own.clone());
+            if (known.1, known.2, known.3) != (own.1, own.2, own.3) {
+                let of = |(_, neurons, active, seed): &(String, u64, ActiveNeurons, u64)| {
+                    let ActiveNeurons { density, tokens, shared } = active;
+                    format!("{neurons} neurons, density {density}, tokens {tokens}, shared {shared}, seed {seed}")
+                };
+                let title = format!("{:?} and {name:?} have the neurons {group:?}, and draw them in two ways", known.0);
+                let label = format!("found {}; expected {}, as {:?} has", of(&own), of(known), known.0);
+                return refused(title, label);
+            }
+        }
+        Ok(active.mask(axis, shape, mix(self.seed, *seed, drawn)))
     }
 
     fn read(&self, name: &str, shape: Shape, sparsity: &Sparsity) -> Result<BlockMask, Diagnostic> {

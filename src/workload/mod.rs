@@ -17,6 +17,8 @@ mod limits;
 mod link;
 mod masks;
 mod packed;
+mod pruned;
+mod pruning;
 mod quantised;
 mod recurrent;
 mod resolve;
@@ -29,6 +31,7 @@ mod tests;
 mod train;
 mod uses;
 
+use std::ops::Range;
 use std::path::Path;
 
 pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
@@ -38,6 +41,7 @@ pub use image::ImageOptions;
 pub use kernels::{Moved, kernel_of, least_launches, least_moved_bytes, most_elements, moved, stored_macs_by_type};
 pub use kind::{OperatorKind, Phase};
 pub use packed::{EXPANSION_STEPS, Packed};
+pub use pruned::PrunedActivation;
 pub use sections::pin;
 pub use uses::Uses;
 
@@ -131,6 +135,7 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
             role,
             mask,
             packed: None,
+            pruned: None,
             declared: Some(source.place(draft.span.clone())),
             view: None,
             repeat: 1,
@@ -142,19 +147,36 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
         graph.add(&linked[index], repeat, source.place(linked[index].spec.name.span()));
     }
     if let Some(spec) = &spec.training {
-        let untrained = |operator: &&link::Linked<'_>| operator.kind.has_windows() || operator.kind.is_view();
-        if let Some(operator) = linked.iter().find(untrained) {
-            let (name, kind) = (&operator.name, operator.kind.name());
-            let title = format!("operator `{name}` cannot be trained: `{kind}` has no gradient here");
-            return Err(source.error(operator.spec.kind.span(), title, "has no gradient"));
-        }
+        refuse_untrained(source, spec.span(), &linked, &graph.tensors)?;
         train::derive(&mut graph, train::options(source, spec)?)?;
     }
     let (mut tensors, operators) = graph.finish();
     let storages: Vec<_> = drafts.values().map(|draft| draft.storage.clone()).collect();
+    let prunings: Vec<_> = drafts.values().map(|draft| draft.pruning.clone()).collect();
+    pruning::prune(source, &prunings, &mut tensors, &operators, spec.training.is_some())?;
     storage::pack(source, &storages, &mut tensors, &operators, spec.training.is_some())?;
     let mut workload = Workload::new(name, dims, tensors, operators);
     workload.notes = notes;
     workload.sections = sections::sections(source, &workload, &spec.sections)?;
     Ok(workload)
+}
+
+/// Refuses to train what has no gradient here.
+fn refuse_untrained(
+    source: &Source,
+    training: Range<usize>,
+    linked: &[link::Linked<'_>],
+    tensors: &IndexVec<TensorId, Tensor>,
+) -> Result<(), Diagnostic> {
+    let untrained = |operator: &&link::Linked<'_>| operator.kind.has_windows() || operator.kind.is_view();
+    if let Some(operator) = linked.iter().find(untrained) {
+        let (name, kind) = (&operator.name, operator.kind.name());
+        let title = format!("operator `{name}` cannot be trained: `{kind}` has no gradient here");
+        return Err(source.error(operator.spec.kind.span(), title, "has no gradient"));
+    }
+    let is_selected = |tensor: &&Tensor| tensor.mask.as_ref().is_some_and(|mask| mask.is_selection());
+    let Some(tensor) = tensors.iter().find(is_selected) else { return Ok(()) };
+    let title = format!("`tensors.{}.sparsity`: active neurons are selected for inference alone", tensor.name);
+    let error = source.error(training, title, "derives gradients");
+    Err(error.with_help("leave `[training]` out, or the sparsity of this weight"))
 }

@@ -8,7 +8,7 @@ use super::limits::MAX_DIM;
 use super::spec::{DistributionSpec, SparsitySpec};
 use crate::diagnostics::{Diagnostic, number};
 use crate::input::{Count, Real, Source, Table};
-use crate::sparsity::{Format, MOST_GROUP, Pattern};
+use crate::sparsity::{ActiveNeurons, Format, MOST_GROUP, NeuronAxis, Pattern};
 
 /// The steepest power law.
 const MOST_EXPONENT: f64 = 8.0;
@@ -44,34 +44,43 @@ pub(super) enum MaskOrigin {
         key: Option<String>,
         transpose: bool,
     },
+    /// What the active neurons of some tokens need.
+    Active {
+        axis: NeuronAxis,
+        active: ActiveNeurons,
+        /// The file's part of the seed.
+        seed: u64,
+        /// The name of the neurons, which other weights may have too; those of the weight alone if `None`.
+        neurons: Option<String>,
+        /// Where the sparsity is declared.
+        span: Range<usize>,
+    },
 }
 
 /// Fields of `sparsity`, and whether each is given.
 type Given<'a> = (&'a str, Option<Range<usize>>);
 
-/// What each pattern takes beside `pattern` and `format`.
-const PATTERNS: [(&str, &[&str]); 7] = [
-    ("block", &["density", "block", "seed"]),
-    ("unstructured", &["density", "seed"]),
-    ("nm", &["n", "m", "seed"]),
-    ("banded", &["density", "block"]),
-    ("row_skewed", &["density", "exponent", "block", "seed"]),
-    ("column_skewed", &["density", "exponent", "block", "seed"]),
-    ("file", &["file", "key", "transpose", "density", "block"]),
+/// What each pattern takes beside `pattern`.
+const PATTERNS: [(&str, &[&str]); 9] = [
+    ("block", &["density", "block", "seed", "format"]),
+    ("unstructured", &["density", "seed", "format"]),
+    ("nm", &["n", "m", "seed", "format"]),
+    ("banded", &["density", "block", "format"]),
+    ("row_skewed", &["density", "exponent", "block", "seed", "format"]),
+    ("column_skewed", &["density", "exponent", "block", "seed", "format"]),
+    ("file", &["file", "key", "transpose", "density", "block", "format"]),
+    ("active_rows", &["density", "tokens", "shared", "neurons", "seed"]),
+    ("active_columns", &["density", "tokens", "shared", "neurons", "seed"]),
 ];
 
-/// Checks the `sparsity` of the tensor `name`.
-pub(super) fn sparsity(
+/// Refuses keys that a pattern does not take.
+fn refuse_other_keys(
     source: &Source,
-    name: &str,
-    spanned: &Spanned<Table<SparsitySpec>>,
-) -> Result<Sparsity, Diagnostic> {
-    let table = format!("tensors.{name}.sparsity");
-    let field = |key: &str| format!("{table}.{key}");
-    let spec = spanned.get_ref();
-    let pattern = source.keyword(&field("pattern"), &spec.pattern, &PATTERNS.map(|(name, _)| name))?;
-    let (pattern, takes) = PATTERNS[pattern];
-    let given: [Given<'_>; 9] = [
+    table: &str,
+    spec: &SparsitySpec,
+    (pattern, takes): (&str, &[&str]),
+) -> Result<(), Diagnostic> {
+    let given: [Given<'_>; 13] = [
         ("density", spec.density.as_ref().map(Spanned::span)),
         ("block", spec.block.as_ref().map(Spanned::span)),
         ("seed", spec.seed.as_ref().map(Spanned::span)),
@@ -81,16 +90,36 @@ pub(super) fn sparsity(
         ("file", spec.file.as_ref().map(Spanned::span)),
         ("key", spec.key.as_ref().map(Spanned::span)),
         ("transpose", spec.transpose.as_ref().map(Spanned::span)),
+        ("tokens", spec.tokens.as_ref().map(Spanned::span)),
+        ("shared", spec.shared.as_ref().map(Spanned::span)),
+        ("neurons", spec.neurons.as_ref().map(Spanned::span)),
+        ("format", spec.format.as_ref().map(Spanned::span)),
     ];
     for (key, span) in given {
         if let Some(span) = span.filter(|_| !takes.contains(&key)) {
-            let title = format!("`{}` has no meaning for the pattern {pattern:?}", field(key));
+            let title = format!("`{table}.{key}` has no meaning for the pattern {pattern:?}");
             return Err(source.error(span, title, "remove it").with_help(format!(
                 "{pattern:?} takes {}",
                 takes.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
             )));
         }
     }
+    Ok(())
+}
+
+/// Checks the `sparsity` of the tensor `name`; `tokens` is the size of what its `tokens` name.
+pub(super) fn sparsity(
+    source: &Source,
+    name: &str,
+    spanned: &Spanned<Table<SparsitySpec>>,
+    tokens: Option<u64>,
+) -> Result<Sparsity, Diagnostic> {
+    let table = format!("tensors.{name}.sparsity");
+    let field = |key: &str| format!("{table}.{key}");
+    let spec = spanned.get_ref();
+    let pattern = source.keyword(&field("pattern"), &spec.pattern, &PATTERNS.map(|(name, _)| name))?;
+    let (pattern, takes) = PATTERNS[pattern];
+    refuse_other_keys(source, &table, spec, (pattern, takes))?;
     let missing = |key: &str| {
         source.error(spanned.span(), format!("`{}` is missing", field(key)), format!("expected in `{table}`"))
     };
@@ -121,6 +150,15 @@ pub(super) fn sparsity(
             let key = spec.key.as_ref().map(|key| key.get_ref().clone());
             let transpose = spec.transpose.as_ref().is_some_and(|word| *word.get_ref());
             MaskOrigin::File { path, path_span: file.span(), key, transpose }
+        }
+        "active_rows" | "active_columns" => {
+            let axis = if pattern == "active_rows" { NeuronAxis::Rows } else { NeuronAxis::Columns };
+            let tokens = tokens.ok_or_else(|| missing("tokens"))?;
+            let shared =
+                spec.shared.as_ref().map(|share| source.real(&field("shared"), share, 0.0..=1.0)).transpose()?;
+            let neurons = spec.neurons.as_ref().map(|name| source.name(&field("neurons"), name)).transpose()?;
+            let active = ActiveNeurons { density: needed()?, tokens, shared: shared.unwrap_or(0.0) };
+            MaskOrigin::Active { axis, active, seed, neurons, span: spanned.span() }
         }
         _ => drawn(Pattern::Random { density: needed()? }),
     };

@@ -67,6 +67,15 @@ pub(super) struct TensorSpec {
     pub(super) role: Option<Spanned<String>>,
     pub(super) sparsity: Option<Spanned<Table<SparsitySpec>>>,
     pub(super) storage: Option<Spanned<Table<StorageSpec>>>,
+    pub(super) activation_sparsity: Option<Spanned<Table<ActivationSpec>>>,
+}
+
+/// `activation_sparsity` of a tensor.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ActivationSpec {
+    pub(super) n: Spanned<Count>,
+    pub(super) m: Spanned<Count>,
 }
 
 /// `storage` of a tensor.
@@ -103,6 +112,9 @@ pub(super) struct SparsitySpec {
     pub(super) file: Option<Spanned<String>>,
     pub(super) key: Option<Spanned<String>>,
     pub(super) transpose: Option<Spanned<bool>>,
+    pub(super) tokens: Option<Spanned<Extent>>,
+    pub(super) shared: Option<Spanned<Real>>,
+    pub(super) neurons: Option<Spanned<String>>,
     pub(super) format: Option<Spanned<String>>,
 }
 

@@ -1,5 +1,6 @@
 //! The tests that see rdusim from outside: one file a subject, one binary.
 
+mod activation;
 mod amounts;
 mod architecture;
 mod bad_input;

@@ -446,7 +446,8 @@ impl<'a> StageBases<'a> {
             style: Style::Skip,
         };
         if let Some(mask) = self.graph.mask(stage)
-            && pn * shape.column_grain <= PARAMS.mapping.most_union_blocks * mask.block_columns()
+            && (pn * shape.column_grain <= PARAMS.mapping.most_union_blocks * mask.block_columns()
+                || mask.stored_rows().is_some())
         {
             return self.base(stage, shape, mapping, &self.tables.work(stage, &mapping, 1));
         }

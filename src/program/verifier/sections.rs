@@ -49,7 +49,7 @@ pub(super) fn tiers(chip: &Chip, workload: &Workload, configuration: &Configurat
         if tensor.view.is_some() {
             continue;
         }
-        let bytes = tensor.stored_bytes().saturating_mul(held[id.index()]);
+        let bytes = tensor.held_bytes().saturating_mul(held[id.index()]);
         if bytes > *left {
             let tier = &chip.memory[configuration.tiers[id.index()]].name;
             let title = format!("the tier `{tier}` has no room for `{}`: {bytes} B", tensor.name);

@@ -257,13 +257,32 @@ fn impossible_workloads_are_refused() {
 }
 
 #[test]
+fn impossible_active_neurons_are_refused() {
+    let role = "shape = [\"d_model\", \"d_ff\"]\nrole = \"weight\"";
+    for (sparsity, error) in [
+        ("pattern = \"active_rows\", density = 0.5", "21:12: `tensors.w_up.sparsity.tokens` is missing"),
+        (
+            "pattern = \"active_columns\", density = 0.5, tokens = 2, block = [4, 4]",
+            "21:77: `tensors.w_up.sparsity.block` has no meaning for the pattern \"active_columns\"",
+        ),
+        (
+            "pattern = \"active_rows\", density = 0.001, tokens = 9",
+            "21:12: `tensors.w_up.sparsity.density` = 0.001 activates none of 64 neurons",
+        ),
+    ] {
+        let found = refused(role, &format!("{role}\nsparsity = {{ {sparsity} }}"));
+        assert_eq!(found.strip_prefix("w.toml:"), Some(error), "{sparsity}");
+    }
+}
+
+#[test]
 fn impossible_sparsity_is_refused() {
     let role = "shape = [\"d_model\", \"d_ff\"]\nrole = \"weight\"";
     for (sparsity, error) in [
         ("density = 0.5, block = [4, 4]", "21:12: `tensors.w_up.sparsity.pattern` is missing"),
         (
             "pattern = \"random\", density = 0.5, block = [4, 4]",
-            "21:24: `tensors.w_up.sparsity.pattern`: found \"random\", expected one of `block`, `unstructured`, `nm`, `banded`, `row_skewed`, `column_skewed`, `file`",
+            "21:24: `tensors.w_up.sparsity.pattern`: found \"random\", expected one of `block`, `unstructured`, `nm`, `banded`, `row_skewed`, `column_skewed`, `file`, `active_rows`, `active_columns`",
         ),
         (
             "pattern = \"block\", density = 0, block = [4, 4]",
