@@ -278,7 +278,10 @@ const CONFIGS: [&str; 4] = [
        "sliding_window":null,"vocab_size":512,"tie_word_embeddings":true,
        "quantization_config":{"quant_method":"awq","bits":4,"group_size":32}}"#,
     r#"{"model_type":"bert","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":128,
-       "max_position_embeddings":128,"type_vocab_size":2,"vocab_size":512}"#,
+       "max_position_embeddings":128,"type_vocab_size":2,"vocab_size":512,
+       "quantization_config":{"quant_method":"compressed-tensors","config_groups":{"group_0":{
+       "weights":{"num_bits":8,"type":"int","strategy":"channel"},
+       "input_activations":{"num_bits":8,"type":"int","strategy":"token","dynamic":true}}}}}"#,
 ];
 
 /// Files that describe what is to be run.

@@ -232,3 +232,50 @@ fn a_model_quantises_its_activations() {
     let (code, _, stderr) = rdusim(directory.path(), &[&words[..], &sizes].concat());
     assert_eq!((code, stderr.contains("--activations")), (Some(2), true), "{stderr}");
 }
+
+/// What schemes of quantised checkpoints say of weights, activations and cache; others are said in a note.
+#[test]
+fn configs_of_quantised_models_say_what_products_are_of() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let tokens = r#"{"num_bits":8,"type":"int","strategy":"token","dynamic":true}"#;
+    let group = |weights: &str, activations: &str, more: &str| {
+        format!(
+            r#"{{"quant_method":"compressed-tensors","config_groups":{{"group_0":{{"weights":{weights},
+               "input_activations":{activations}}}}}{more}}}"#
+        )
+    };
+    let fp8_cache = r#","kv_cache_scheme":{"num_bits":8,"type":"float"}"#;
+    let [static_fp8, dynamic_fp8] =
+        ["static", "dynamic"].map(|scheme| format!(r#"{{"quant_method":"fp8","activation_scheme":"{scheme}"}}"#));
+    let cases: [(String, &[&str]); 7] = [
+        (static_fp8, &["dtype = \"fp8_e4m3\"\nstorage = { format = \"fp8_e4m3\" }", "x_attention_narrow"]),
+        (dynamic_fp8, &["kind = \"row_scale\"", "format = \"fp8_e4m3\""]),
+        (r#"{"quant_method":"fp8"}"#.to_owned(), &["storage = { format = \"fp8_e4m3\" }"]),
+        (
+            group(r#"{"num_bits":8,"type":"int","strategy":"channel"}"#, tokens, ""),
+            &["dtype = \"int8\"\nstorage = { format = \"int8\" }", "kind = \"row_scale\""],
+        ),
+        (
+            group(r#"{"num_bits":4,"type":"int","strategy":"group","group_size":32}"#, "null", fp8_cache),
+            &["storage = { format = \"int4\", group = 32 }", "storage = { format = \"fp8_e4m3\" }"],
+        ),
+        (group(r#"{"num_bits":8,"type":"int","strategy":"group","group_size":32}"#, tokens, ""), &["is not applied"]),
+        (group(r#"{"num_bits":2,"type":"int"}"#, "null", ""), &["is not applied"]),
+    ];
+    for (number, (scheme, expected)) in cases.into_iter().enumerate() {
+        let config = format!(
+            r#"{{"model_type":"llama","hidden_size":64,"num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2,
+               "intermediate_size":96,"max_position_embeddings":128,"vocab_size":50,"quantization_config":{scheme}}}"#
+        );
+        write(directory.path(), "config.json", &config);
+        let words = ["import", "config.json", "--phase", "decode", "--context", "32", "-o", "model.toml"];
+        let (code, _, stderr) = rdusim(directory.path(), &words);
+        assert_eq!(code, Some(0), "{number}: {stderr}");
+        let text = std::fs::read_to_string(directory.path().join("model.toml")).expect("a file");
+        for part in expected {
+            assert!(text.contains(part), "{number}: {part:?} is not in\n{text}");
+        }
+        let (code, _, stderr) = rdusim(directory.path(), &["check", "model.toml"]);
+        assert_eq!(code, Some(0), "{number}: {stderr}");
+    }
+}
