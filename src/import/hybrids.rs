@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::families::Fields;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, Extras, Mamba, Norm, Phase, Position};
+use crate::model::{Activation, Architecture, Extras, Mamba, Norm, Position};
 
 /// Layers of a hybrid by what stands in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +20,6 @@ impl Fields {
         &self,
         family: &str,
         base: &Architecture,
-        phase: Phase,
         notes: &mut Vec<String>,
     ) -> Result<Architecture, Diagnostic> {
         let layers = self.layers_of(family, base.layers)?;
@@ -37,13 +36,6 @@ impl Fields {
         let heads = if family == "mamba2" { self.any(&["num_heads"])? } else { self.any(&names)? }.unwrap_or(wide);
         let usual_state = if family == "bamba" || family == "granitemoehybrid" { 256 } else { 128 };
         let chunk = taken(&["mamba_chunk_size", "chunk_size"], 256)?;
-        let is_by_rows = groups > 1 && phase != Phase::Decode && layers.mamba > 0;
-        if is_by_rows {
-            notes.push(format!(
-                "the recurrence is written row by row: heads share inputs and outputs in {groups} groups, and chunks are \
-                 written for one"
-            ));
-        }
         if layers.attention > 0 || layers.feeds > 0 {
             notes.push(format!(
                 "layers of one kind follow one another: {} with a recurrence, {} feed-forward blocks alone, {} with \
@@ -67,7 +59,7 @@ impl Fields {
             state: narrower("mamba_d_state", taken(&["mamba_d_state", "ssm_state_size", "state_size"], usual_state)?)?,
             groups: narrower("mamba_n_groups", groups)?,
             taps: narrower("mamba_d_conv", taken(&["mamba_d_conv", "conv_kernel"], 4)?)?,
-            span: if is_by_rows { 1 } else { narrow("mamba_chunk_size", chunk)? },
+            span: narrow("mamba_chunk_size", chunk)?,
         };
         let mut architecture = Architecture {
             kv_heads: self.any(&["num_key_value_heads"])?.unwrap_or(base.heads),

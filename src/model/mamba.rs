@@ -67,10 +67,6 @@ impl Mamba {
                 "give `--sequence` (of `import` the tokens of a sequence) that is, or another `--chunk`".to_owned(),
             ));
         }
-        if chunk > 1 && self.groups > 1 {
-            let title = format!("{} groups of heads: the chunked form is written for one group", self.groups);
-            return Some((title, "give `--chunk 1` for the recurrence row by row, or `--phase decode`".to_owned()));
-        }
         None
     }
 }

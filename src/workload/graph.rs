@@ -9,6 +9,7 @@ use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
 pub(super) use super::form::{GemmForm, GemmOptions};
+use super::head_swap::HeadSwap;
 pub use super::image::Window;
 pub(super) use super::kind::{OperatorKind, Phase};
 use super::packed::Packed;
@@ -82,6 +83,8 @@ pub struct View {
     pub gathered: bool,
     /// Rows of the view are windows of an image.
     pub window: Option<Window>,
+    /// Rows and heads of the view are exchanged.
+    pub swap: Option<HeadSwap>,
 }
 
 impl Tensor {

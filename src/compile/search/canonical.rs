@@ -38,7 +38,7 @@ struct OperatorForm {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct TensorForm {
     /// Another shape of a tensor: whether transposed, of which one here, and what its windows take.
-    view: Option<(bool, Option<usize>, Option<Window>)>,
+    view: Option<(bool, Option<usize>, Option<Window>, Option<u64>)>,
     shape: (u64, u64),
     dtype: Dtype,
     tier: TierId,
@@ -102,7 +102,9 @@ impl<'a> CanonicalForms<'a> {
             let outside = consumers.iter().any(|op| !operators.contains(op));
             let is_made_here = made_here(id);
             TensorForm {
-                view: tensor.view.map(|view| (view.transposed, number.get(&view.base).copied(), view.window)),
+                view: tensor.view.map(|view| {
+                    (view.transposed, number.get(&view.base).copied(), view.window, self.workload.piece_elements(id))
+                }),
                 shape: (tensor.rows, tensor.columns),
                 dtype: tensor.dtype,
                 tier: self.tiers[id.index()],
