@@ -29,7 +29,7 @@ impl Kernel<'_> {
         let writes: Vec<(TensorId, f64)> =
             self.moved.writes.iter().filter(|&&t| !self.stays(t)).map(|&t| (t, self.bytes(t))).collect();
         let [read, written] = [&reads, &writes].map(|list| list.iter().map(|(_, bytes)| bytes).sum::<f64>());
-        let vector_cycles = self.vector_operations() / chip.vector_lanes as f64;
+        let vector_cycles = self.vector_cycles();
         let through = self.vector_bytes();
         let buffer_bytes = plan.as_ref().map_or(0.0, |plan| plan.buffer_bytes) + through;
         let array_cycles = plan.as_ref().map_or(0.0, |plan| plan.cycles);
@@ -121,14 +121,20 @@ impl Kernel<'_> {
         self.moved.reads.iter().map(|&tensor| (tensor, bytes(tensor))).filter(|(_, bytes)| *bytes > 0.0).collect()
     }
 
-    /// Operations of the vector units: of each function its steps for every element.
-    fn vector_operations(&self) -> f64 {
+    /// Cycles of the vector units: of each function its steps for every element. Where a state is carried lanes have columns of
+    /// sequences, whose rows follow one another.
+    fn vector_cycles(&self) -> f64 {
+        let lanes = self.chip.vector_lanes;
         let of = |op: &OperatorId| {
             let operator = &self.workload.operators[*op];
             if operator.kind == OperatorKind::Gemm {
                 return 0.0;
             }
-            most_elements(self.workload, *op) as f64 * operator.kind.vector_steps() as f64
+            let vectors = match self.workload.chains(*op) {
+                Some(chains) => chains.vectors(chains.count(), lanes) as f64,
+                None => most_elements(self.workload, *op) as f64 / lanes as f64,
+            };
+            vectors * operator.kind.vector_steps() as f64
         };
         self.operators.iter().map(of).sum()
     }

@@ -105,3 +105,23 @@ proptest! {
         }
     }
 }
+
+/// As many elements, of which fewer than lanes are of one row: rows follow one another.
+#[test]
+fn lanes_have_columns_of_sequences() {
+    let chip = chip("tpu-v4", &["arch.memory.hbm.bandwidth_gb_per_s=1000000", "arch.buffer.bytes_per_cycle=1000000"]);
+    let lanes = chip.vector_lanes;
+    let busy = |rows: u64, columns: u64| {
+        let text = format!(
+            "schema = 1\nname = \"s\"\n[[tensors]]\nname = \"a\"\nshape = [{rows}, {columns}]\nrole = \"input\"\n\
+             [[operators]]\nname = \"p\"\nkind = \"running_product\"\ninputs = [\"a\"]\noutput = \"q\"\nbatch = 2\n"
+        );
+        let workload = workload::parse("s.toml", &text, &[], 0).expect("a workload");
+        let outcome = run(&chip, &workload, &[Mode::Fused]).expect("it runs").remove(0);
+        outcome.cycles
+    };
+    // Two sequences of half the lanes fill them; of a quarter they leave half of them idle for twice as many rows.
+    let (full, half) = (busy(8192, lanes / 2), busy(16384, lanes / 4));
+    assert_eq!(half - full, 8192 - 4096);
+    assert_eq!(busy(16384, lanes / 2) - full, 4096);
+}

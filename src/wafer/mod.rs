@@ -31,7 +31,6 @@ use crate::workload::{Moved, OperatorId, TensorRole, Uses, Workload, kernel_of, 
 pub fn run(chip: &Wafer, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
     workload.refuse_types(&chip.name, "core.macs", &chip.core.macs)?;
     workload.refuse_packed(&chip.name)?;
-    workload.refuse_carried(&chip.name)?;
     modes.iter().map(|&mode| run_mode(chip, workload, mode)).collect()
 }
 

@@ -317,25 +317,6 @@ impl Workload {
         })
     }
 
-    /// Refuses operators that carry a state from row to row where a chip's model divides rows over units that know nothing of each
-    /// other.
-    ///
-    /// # Errors
-    /// A diagnostic that names the first such operator.
-    pub fn refuse_carried(&self, chip: &str) -> Result<(), Diagnostic> {
-        let Some(operator) = self.operators.iter().find(|operator| operator.kind.is_carried()) else { return Ok(()) };
-        let kind = operator.kind.name();
-        let title = format!(
-            "operator `{}` (`{kind}`) carries a state from row to row, and the model of {chip} divides rows over its units",
-            operator.name
-        );
-        let error = Diagnostic::new(title).with_help("choose an RDU or a GPU with `--arch`");
-        Err(match &operator.declared {
-            Some(origin) => error.with_origin(Origin { label: "works on rows in order".to_owned(), ..origin.clone() }),
-            None => error,
-        })
-    }
-
     /// Refuses products of a data type that a chip does not multiply; `field` of its file has those that it does.
     ///
     /// # Errors

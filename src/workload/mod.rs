@@ -2,6 +2,7 @@
 //!
 //! `docs/workload-format.md` describes the file.
 
+mod carried;
 mod declare;
 mod divide;
 mod dynamic;
@@ -31,6 +32,7 @@ mod uses;
 
 use std::path::Path;
 
+pub use carried::Chains;
 pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};

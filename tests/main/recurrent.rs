@@ -1,5 +1,6 @@
 //! Linear recurrences: scans, their factors, convolutions along rows, layers of Mamba-2 and hybrids of them.
 
+use crate::first_steps::rdusim;
 use crate::kinds::{hold, violations};
 use crate::sums;
 use proptest::prelude::*;
@@ -209,6 +210,31 @@ fn shapes_that_are_no_recurrence_are_refused() {
     ] {
         let found = refused(old, new);
         assert!(found.contains(words), "{new}: {found}");
+    }
+}
+
+/// Mamba-2 on the kinds of chips that divide rows elsewhere, through the binary: prefill in chunks and row by row, decoding; on a wafer
+/// as a pipeline too.
+#[test]
+fn tiles_wafers_and_arrays_run_recurrences() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let run = |words: &str| {
+        let (code, stdout, stderr) = rdusim(directory.path(), &words.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(code, Some(0), "{words}: {stderr}");
+        stdout
+    };
+    let size = "--layers 2 --hidden 128 --vocabulary 256 --sequence 256 --batch 2";
+    for (phase, more) in [("prefill", "--chunk 64"), ("forward", "--chunk 1"), ("decode", "")] {
+        run(&format!("model mamba2-130m --phase {phase} {size} {more} -o m.toml"));
+        let pipeline = " --mode fused --set arch.program.execution=pipeline";
+        for (arch, more) in [("gc200", ""), ("bow", ""), ("cs2", ""), ("cs2", pipeline), ("tpu-v4", "")] {
+            let command = if more.is_empty() { "compare" } else { "run" };
+            let found = run(&format!("{command} --arch {arch} --workload m.toml --format json{more}"));
+            let document: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+            for run in document["runs"].as_array().expect("runs") {
+                assert!(run["bound_cycles"].as_u64() <= run["cycles"].as_u64(), "{arch} {phase}");
+            }
+        }
     }
 }
 
