@@ -51,9 +51,9 @@ impl Writer<'_> {
         let of_groups = sizes.groups * sizes.state;
         let numbers = |n: u64| n.to_string();
         self.projected_by("z", h, &numbers(sizes.width), "z");
-        for (name, columns) in [("x", sizes.width), ("b", of_groups), ("c", of_groups)] {
+        for (name, made, columns) in [("x", "x_open", sizes.width), ("b", "b", of_groups), ("c", "c", of_groups)] {
             self.projected_by(&format!("{name}_in"), h, &numbers(columns), &format!("{name}_plain"));
-            self.convolved(name, columns, &sizes);
+            self.convolved((name, made), columns, &sizes);
         }
         // Steps and what they leave of a state are fp32, as states are between chunks.
         let of_heads = (rows, sizes.heads);
@@ -69,7 +69,7 @@ impl Writer<'_> {
         let log = self.named("a_log");
         self.operator("decay", "exp_decay", &["dt"], "a", &format!("vectors = [{log:?}]"));
         let heads = format!("heads = {}", sizes.heads);
-        self.operator("scale_by_step", "head_scale", &["x", "dt"], "x_dt", &heads);
+        self.operator("scale_by_step", "head_scale", &["x_open", "dt"], "x_dt", &heads);
         if decoding {
             self.state_step(&sizes);
         } else if chunk == 1 {
@@ -80,7 +80,7 @@ impl Writer<'_> {
         // What passes the state by, the gate, the norm.
         self.tensor("d_skip", "1", &numbers(sizes.width), "weight", "");
         let skip = self.named("d_skip");
-        self.operator("skip_state", "batch_norm", &["x"], "x_skip", &format!("vectors = [{skip:?}]"));
+        self.operator("skip_state", "batch_norm", &["x_open"], "x_skip", &format!("vectors = [{skip:?}]"));
         self.operator("add_skip", "add", &["y_state", "x_skip"], "y_all", "");
         self.operator("silu_gate", "silu", &["z"], "z_open", "");
         self.operator("gated_state", "mul", &["y_all", "z_open"], "y_gated", "");
@@ -97,7 +97,7 @@ impl Writer<'_> {
     }
 
     /// The depthwise convolution of a projection, and its activation.
-    fn convolved(&mut self, name: &str, columns: u64, sizes: &Sizes) {
+    fn convolved(&mut self, (name, made): (&str, &str), columns: u64, sizes: &Sizes) {
         let (plain, conv, taps, bias) =
             (format!("{name}_plain"), format!("{name}_conv"), format!("taps_{name}"), format!("conv_bias_{name}"));
         self.tensor(&taps, "1", &(columns * sizes.taps).to_string(), "weight", "");
@@ -116,7 +116,7 @@ impl Writer<'_> {
                 self.operator(&format!("convolve_{name}"), "causal_conv", &[&plain], &conv, &more);
             }
         }
-        self.operator(&format!("silu_{name}"), "silu", &[&conv], name, "");
+        self.operator(&format!("silu_{name}"), "silu", &[&conv], made, "");
     }
 
     /// One step of the recurrence for each sequence.

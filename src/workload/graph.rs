@@ -350,6 +350,17 @@ impl Workload {
         self.tensors[tensor].view.map_or(tensor, |view| view.base)
     }
 
+    /// Elements of a view that lie side by side in memory, where rows and heads are exchanged on the way to it; `None` of others.
+    pub fn piece_elements(&self, tensor: TensorId) -> Option<u64> {
+        let mut view = self.tensors[tensor].view;
+        let mut least: Option<u64> = None;
+        while let Some(seen) = view {
+            least = seen.swap.map(|swap| swap.width).into_iter().chain(least).min();
+            view = self.tensors[seen.of].view;
+        }
+        least
+    }
+
     /// The shape of a GEMM operator.
     pub fn form(&self, operator: OperatorId) -> Option<GemmForm> {
         let op = &self.operators[operator];

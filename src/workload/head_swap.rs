@@ -1,8 +1,6 @@
 //! Rows and heads of a sequence exchanged: `[B R, H N]` seen as `[B H, R N]`, what frameworks write as a transposition of two inner
 //! axes. Nothing is moved: runs of N elements lie where they lay.
 
-use super::graph::{TensorId, Workload};
-
 /// The shape of what is seen with rows and heads exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HeadSwap {
@@ -34,19 +32,6 @@ impl HeadSwap {
     pub fn stored(&self, row: u64, column: u64) -> (u64, u64) {
         let (sequence, head) = (row / self.heads, row % self.heads);
         (sequence * self.rows + column / self.width, head * self.width + column % self.width)
-    }
-}
-
-impl Workload {
-    /// Elements of a view that lie side by side in memory, where rows and heads are exchanged on the way to it; `None` of others.
-    pub fn piece_elements(&self, tensor: TensorId) -> Option<u64> {
-        let mut view = self.tensors[tensor].view;
-        let mut least: Option<u64> = None;
-        while let Some(seen) = view {
-            least = seen.swap.map(|swap| swap.width).into_iter().chain(least).min();
-            view = self.tensors[seen.of].view;
-        }
-        least
     }
 }
 
