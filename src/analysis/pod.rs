@@ -198,7 +198,7 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
         };
         let head_width = without.head_width.filter(|_| architecture.extras.mamba.is_none());
         let extras = Extras { head_width, ..without };
-        if let Some(part) = (Architecture { extras, activation, ..architecture }).unusual() {
+        if let Some(part) = (Architecture { activation, extras, ..architecture }).unusual() {
             return Err(not_on_many_chips(name, &model, part));
         }
         if architecture.extras.mamba.is_some() && architecture.extras.experts.is_some() {

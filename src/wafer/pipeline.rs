@@ -454,9 +454,9 @@ mod tests {
         let of = stage(&chip, &workload, &[op], 128.0);
         assert_eq!(of.ways.iter().map(|way| (way.cores, way.cycles)).collect::<Vec<_>>(), [(1, 4.0), (2, 2.0)]);
         // The state of the sequence that passes.
-        assert_eq!(of.weight_bytes, 8.0 * 4.0);
+        assert_eq!(of.weight_bytes as u64, 8 * 4);
         // Two items, a sequence each: 64 rows after one another.
-        assert_eq!(super::function(&chip, &workload, op, 2.0).least, 128.0);
+        assert_eq!(super::function(&chip, &workload, op, 2.0).least as u64, 128);
     }
 
     #[test]
