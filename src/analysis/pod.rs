@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::diagnostics::{Diagnostic, number};
 use crate::import;
 use crate::input::{self, Override};
-use crate::model::{Architecture, ExpertLoad, Extras, Position, preset};
+use crate::model::{Activation, Architecture, ExpertLoad, Extras, Position, preset};
 use crate::pod::{self, Detail, Job, Parallel, Stack, StageBlocks, Stragglers, System, TrainingStep};
 
 /// What is run on which system.
@@ -88,6 +88,10 @@ pub fn pod<T>(
 
 pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
     let (model, mut architecture, trained_with) = model(args.model, true)?;
+    if architecture.extras.mamba.is_some() {
+        let title = format!("{model} has Mamba-2 layers and cannot be trained: scans have no gradient here");
+        return Err(Diagnostic::new(title).with_help("`--phase prefill`, `decode` and `requests` serve it"));
+    }
     let expert_load = expert_load(args.expert_load, &architecture)?;
     let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.sequence.unwrap_or(1))];
     if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
@@ -186,9 +190,19 @@ pub(super) fn expert_load(given: Option<&str>, architecture: &Architecture) -> R
 pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
     if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
         let (model, architecture, sequence) = import::architecture(Path::new(name), keeps_experts)?;
-        let without = Extras { experts: None, ..architecture.extras };
-        if let Some(part) = (Architecture { extras: without, ..architecture }).unusual() {
+        let without = Extras { experts: None, mamba: None, ..architecture.extras };
+        // Hybrids are served alone, from graphs that have any feed-forward block and heads of any width.
+        let activation = match architecture.activation {
+            Activation::Relu if architecture.extras.mamba.is_some() => Activation::Gelu,
+            activation => activation,
+        };
+        let head_width = without.head_width.filter(|_| architecture.extras.mamba.is_none());
+        let extras = Extras { head_width, ..without };
+        if let Some(part) = (Architecture { activation, extras, ..architecture }).unusual() {
             return Err(not_on_many_chips(name, &model, part));
+        }
+        if architecture.extras.mamba.is_some() && architecture.extras.experts.is_some() {
+            return Err(not_on_many_chips(name, &model, "experts beside Mamba-2 layers"));
         }
         return Ok((model, architecture, sequence));
     }
@@ -198,9 +212,6 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
         return Err(Diagnostic::new(title).with_help("name a model of the family, or give a config.json"));
     }
     let (architecture, sequence) = preset(&name)?;
-    if let Some(part) = architecture.unusual().filter(|_| architecture.extras.mamba.is_some()) {
-        return Err(not_on_many_chips(&name, &name, part));
-    }
     if architecture.extras.experts.is_some() && !keeps_experts {
         let title = format!("{name} has experts, which are modelled on GPUs alone");
         return Err(Diagnostic::new(title).with_help("name another model, or a system of GPUs such as dgx-a100"));

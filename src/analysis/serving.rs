@@ -174,13 +174,14 @@ fn does_not_fit(system: &System, service: &Service, load: &Load, (phase, held): 
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let memory = serving_memory(service, load, phase);
     let title = format!(
-        "{} does not fit: {} of stage {} needs {:.1} GiB a chip (weights {:.1}, keys and values {:.1}, activations {:.1}, \
+        "{} does not fit: {} of stage {} needs {:.1} GiB a chip (weights {:.1}, {} {:.1}, activations {:.1}, \
          buffers {:.1}{}), {} has {:.1}",
         service.model,
         if phase == Phase::Prefill { "prefill" } else { "decode" },
         memory.stage,
         gib(memory.peak().saturating_add(held)),
         gib(memory.weights),
+        service.cache_name(),
         gib(memory.kv_cache),
         gib(memory.activations),
         gib(memory.buffers),

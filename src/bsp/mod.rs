@@ -105,8 +105,7 @@ fn programs(workload: &Workload, mode: Mode) -> Vec<usize> {
 }
 
 fn check_types(chip: &Bsp, workload: &Workload) -> Result<(), Diagnostic> {
-    workload.refuse_types(&chip.name, "tile.macs", &chip.tile.macs)?;
-    workload.refuse_carried(&chip.name)
+    workload.refuse_types(&chip.name, "tile.macs", &chip.tile.macs)
 }
 
 /// The operator that lacks most memory, if one does.

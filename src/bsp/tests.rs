@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::vertex::rearranged;
 use super::{
     Blocks, ExchangeCase, Grid, Place, Product, SparseProduct, dynamic_plan, exchange_bandwidth, exchange_us, execute,
     gemm_seconds, parts_of, plan_gemm, run, static_plan,
@@ -267,4 +268,36 @@ fn an_operand_is_expanded_where_it_lies_or_travels_as_it_is_stored() {
         assert_eq!(packed.cycles > dense.cycles, is_first, "{rate}: {} {}", packed.cycles, dense.cycles);
         assert_eq!(packed.expansions < 1.5, is_first, "{}", packed.expansions);
     }
+}
+
+/// Two sequences of `rows` rows and 8 columns in 4 heads.
+fn scan(rows: u64) -> Workload {
+    let text = format!(
+        "schema = 1\nname = \"s\"\n[[tensors]]\nname = \"x\"\nshape = [{0}, 8]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"a\"\nshape = [{0}, 4]\ndtype = \"fp32\"\nrole = \"input\"\n\
+         [[operators]]\nname = \"scan\"\nkind = \"scan\"\ninputs = [\"x\", \"a\"]\noutput = \"h\"\nheads = 4\nbatch = 2\n",
+        2 * rows
+    );
+    workload::parse("s.toml", &text, &[], 0).unwrap()
+}
+
+/// 16 columns of sequences, two vector operations a row.
+#[test]
+fn rows_of_a_sequence_follow_one_another_on_a_tile() {
+    let of = |rows: u64, sets: &[&str], available: f64| {
+        let workload = scan(rows);
+        let op = workload.operators.ids().next().unwrap();
+        let (steps, tiles) = rearranged(&chip("arch/gc200.toml", sets), &workload, op, available);
+        let [step] = steps.as_slice() else { panic!("{steps:?}") };
+        (tiles, step.times, step.received_bytes as u64, step.busiest_cycles as u64, step.temporary_bytes as u64)
+    };
+    let few = ["arch.tile.count=4"];
+    // Four columns a tile, one a worker, of two heads: 64 rows of 4 x 2 + 2 x 4 bytes; 26 cycles to start, 64 x 2 a worker of six.
+    let cycles = |rows: u64| (26 + rows * 2) * 6;
+    assert_eq!(of(64, &few, 1e6), (4, 1, 64 * 16, cycles(64), 64 * 16 + 4 * 4));
+    // More tiles than columns: one column each, and the rows take as long.
+    assert_eq!(of(64, &[], 1e6), (16, 1, 64 * 6, cycles(64), 64 * 6 + 4));
+    assert_eq!(of(128, &[], 1e6), (16, 1, 128 * 6, cycles(128), 128 * 6 + 4));
+    // Room for the state and a quarter of the rows: so many at a time.
+    assert_eq!(of(64, &few, 16.0 + 256.0), (4, 4, 256, cycles(16), 256 + 16));
 }

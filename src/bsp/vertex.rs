@@ -4,7 +4,7 @@
 
 use super::step::Superstep;
 use crate::arch::Bsp;
-use crate::workload::{OperatorId, OperatorKind, Workload};
+use crate::workload::{Chains, OperatorId, OperatorKind, Workload};
 
 /// Elements of an operator's largest operand.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +66,9 @@ pub(super) fn in_place(
 /// The supersteps of an operator that needs whole rows, or elements that lie elsewhere. Where a tile has room for `available`
 /// bytes only, its rows come one after the other, in parts.
 pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId, available: f64) -> (Vec<Superstep>, u64) {
+    if let Some(chains) = workload.chains(op) {
+        return carried(chip, workload, (op, &chains), available);
+    }
     let operator = &workload.operators[op];
     let all = extent(workload, op);
     let output = &workload.tensors[operator.output];
@@ -98,6 +101,36 @@ pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId, availa
     (steps, tiles)
 }
 
+/// The supersteps of an operator that carries a state: tiles have whole sequences of some columns, whose rows follow one another. What
+/// they need comes over the exchange; where a tile has room for `available` bytes only, so many rows at a time, and the state stays.
+fn carried(
+    chip: &Bsp,
+    workload: &Workload,
+    (op, chains): (OperatorId, &Chains),
+    available: f64,
+) -> (Vec<Superstep>, u64) {
+    let operator = &workload.operators[op];
+    let all = chains.count().max(1);
+    let tiles = chip.tile.count.min(all);
+    let each = all.div_ceil(tiles);
+    let tiles = all.div_ceil(each);
+    let received = workload.chain_bytes(op, each) as f64;
+    let state = (each * workload.chain_state_bytes(op)) as f64;
+    let times = passes(received, available - state, chains.rows as f64);
+    let touched = operator.inputs.iter().chain([&operator.output]);
+    let element_bytes = touched.map(|&t| workload.tensors[t].dtype.bytes()).max().unwrap_or(2);
+    let (threads, lanes) = (chip.tile.threads, (chip.tile.vector_bytes / element_bytes).max(1));
+    let part = Chains { rows: chains.rows.div_ceil(times), ..*chains };
+    let vectors = part.vectors(each.div_ceil(threads), lanes) as f64;
+    let steps = operator.kind.vector_steps() as f64;
+    let cycles = (chip.planner.vertex_cycles as f64 + vectors * steps) * threads as f64;
+    let received = (received / times as f64).ceil();
+    let step = Superstep::compute(chip, operator.kind.name(), cycles, tiles);
+    let mut step = step.receives(chip, received, received * tiles as f64).holds(received + state);
+    step.times = times;
+    (vec![step], tiles)
+}
+
 /// Bytes that change their place and their order, in parts where a tile has room for `available` bytes only.
 pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64, available: f64) -> (Vec<Superstep>, u64) {
     let tiles = chip.tile.count;
@@ -111,7 +144,7 @@ pub(super) fn moved(chip: &Bsp, name: &str, bytes: f64, available: f64) -> (Vec<
     (vec![step], tiles)
 }
 
-/// Elements or rows that an operator's tiles share out; `None` where a row lies on several tiles.
+/// Elements, rows or columns of sequences that an operator's tiles share out; `None` where a row lies on several tiles.
 pub(super) fn items(workload: &Workload, op: OperatorId) -> Option<u64> {
     let operator = &workload.operators[op];
     let kind = operator.kind;
@@ -120,6 +153,9 @@ pub(super) fn items(workload: &Workload, op: OperatorId) -> Option<u64> {
     }
     if is_in_place(kind) {
         return Some(extent(workload, op).elements as u64);
+    }
+    if let Some(chains) = workload.chains(op) {
+        return Some(chains.count());
     }
     if !kind.is_row_wise() || matches!(kind, OperatorKind::Concat | OperatorKind::Reformat) {
         return Some(workload.tensors[operator.output].stored_bytes());

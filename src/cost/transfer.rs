@@ -66,6 +66,9 @@ fn payload_and_runs(graph: &SectionGraph<'_>, section: &Section, stream: StreamI
         (payload / (rows * tensor.dtype.bytes())).max(1)
     } else if tensor.view.is_some_and(|view| view.gathered) {
         rows
+    } else if let Some(piece) = graph.workload.piece_elements(off_chip.tensor) {
+        let columns = payload / (rows * tensor.dtype.bytes()).max(1);
+        rows * columns.div_ceil(piece.max(1)).max(1)
     } else if !is_one_run && (payload / rows < row_bytes || tensor.view.is_some_and(is_narrow)) {
         // Of scores, the keys of a column tile lie apart head by head.
         let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(off_chip.tensor) == Some(cut.axis));

@@ -249,6 +249,11 @@ impl<'a> Amounts<'a> {
             Some(view) if view.transposed => columns,
             // Rows of a table lie wherever the indices say.
             Some(view) if view.gathered => rows,
+            // Of exchanged rows and heads, a head of a row lies in one.
+            Some(_) if self.graph.workload.piece_elements(tensor).is_some() => {
+                let each = self.graph.workload.piece_elements(tensor).unwrap_or(columns).max(1);
+                rows * columns.div_ceil(each)
+            }
             // Rows of the first columns of a wider tensor lie apart.
             Some(view) if view.is_part && columns < self.graph.workload.tensors[view.of].columns => rows,
             // Sparse tensors and pixels lie as they are moved.

@@ -171,7 +171,7 @@ impl Fields {
                 output: false,
                 ..base
             },
-            family if HYBRIDS.contains(&family) => self.hybrid(family, &base, phase, &mut notes)?,
+            family if HYBRIDS.contains(&family) => self.hybrid(family, &base, &mut notes)?,
             "bloom" => Architecture { position: Position::Alibi, embedding_norm: true, ..base },
             "falcon" => {
                 let several = self.flag("new_decoder_architecture", false)?;

@@ -4,14 +4,32 @@ use serde_json::Value;
 
 use super::families::Fields;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, Extras, Mamba, Norm, Phase, Position};
+use crate::model::{Activation, Architecture, Extras, HybridLayers, LayerOrder, Mamba, Norm, Position};
 
-/// Layers of a hybrid by what stands in them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Layers {
-    mamba: u32,
-    attention: u32,
-    feeds: u32,
+/// Most layers of a model.
+const MOST_LAYERS: u32 = 1 << 14;
+
+/// What a layer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    Recurrence,
+    Attention,
+    Feed,
+}
+
+/// How many layers are what, and where they stand; of more layers than an order has, the number alone.
+fn counted(layers: &[Layer]) -> (HybridLayers, LayerOrder) {
+    let count = |kind: Layer| layers.iter().filter(|&&layer| layer == kind).count() as u32;
+    let mask = |kind: Layer| {
+        let at = layers.iter().take(LayerOrder::MOST as usize).enumerate().filter(|(_, layer)| **layer == kind);
+        at.fold(0u128, |mask, (at, _)| mask | 1 << at)
+    };
+    let counts = HybridLayers {
+        recurrent: count(Layer::Recurrence),
+        attention: count(Layer::Attention),
+        feeds: count(Layer::Feed),
+    };
+    (counts, LayerOrder { attention: mask(Layer::Attention), feeds: mask(Layer::Feed) })
 }
 
 impl Fields {
@@ -20,10 +38,9 @@ impl Fields {
         &self,
         family: &str,
         base: &Architecture,
-        phase: Phase,
         notes: &mut Vec<String>,
     ) -> Result<Architecture, Diagnostic> {
-        let layers = self.layers_of(family, base.layers)?;
+        let (layers, order) = counted(&self.layers_of(family, base.layers)?);
         let taken = |names: &[&str], usual: u64| Ok::<_, Diagnostic>(self.any(names)?.unwrap_or(usual));
         let groups = taken(&["mamba_n_groups", "n_groups"], if family == "bamba" { 1 } else { 8 })?;
         let groups = if family == "granitemoehybrid" { taken(&["mamba_n_groups"], 1)? } else { groups };
@@ -37,18 +54,11 @@ impl Fields {
         let heads = if family == "mamba2" { self.any(&["num_heads"])? } else { self.any(&names)? }.unwrap_or(wide);
         let usual_state = if family == "bamba" || family == "granitemoehybrid" { 256 } else { 128 };
         let chunk = taken(&["mamba_chunk_size", "chunk_size"], 256)?;
-        let is_by_rows = groups > 1 && phase != Phase::Decode && layers.mamba > 0;
-        if is_by_rows {
-            notes.push(format!(
-                "the recurrence is written row by row: heads share inputs and outputs in {groups} groups, and chunks are \
-                 written for one"
-            ));
-        }
         if layers.attention > 0 || layers.feeds > 0 {
             notes.push(format!(
                 "layers of one kind follow one another: {} with a recurrence, {} feed-forward blocks alone, {} with \
                  attention; the work is that of any order",
-                layers.mamba, layers.feeds, layers.attention
+                layers.recurrent, layers.feeds, layers.attention
             ));
         }
         let narrow = |name: &str, count: u64| {
@@ -58,16 +68,17 @@ impl Fields {
             u16::try_from(count).map_err(|_| self.refused(&format!("`{name}` is {count}, too many")))
         };
         let mamba = Mamba {
-            layers: layers.mamba,
+            layers: layers.recurrent,
             attention: layers.attention,
             feeds: layers.feeds,
+            order,
             has_feed: matches!(family, "bamba" | "granitemoehybrid"),
             heads: narrow("mamba_n_heads", heads)?,
             head: narrower("mamba_d_head", head)?,
             state: narrower("mamba_d_state", taken(&["mamba_d_state", "ssm_state_size", "state_size"], usual_state)?)?,
             groups: narrower("mamba_n_groups", groups)?,
             taps: narrower("mamba_d_conv", taken(&["mamba_d_conv", "conv_kernel"], 4)?)?,
-            span: if is_by_rows { 1 } else { narrow("mamba_chunk_size", chunk)? },
+            span: narrow("mamba_chunk_size", chunk)?,
         };
         let mut architecture = Architecture {
             kv_heads: self.any(&["num_key_value_heads"])?.unwrap_or(base.heads),
@@ -101,12 +112,15 @@ impl Fields {
         Ok(architecture)
     }
 
-    /// How many layers have what.
-    fn layers_of(&self, family: &str, all: u64) -> Result<Layers, Diagnostic> {
-        let all = u32::try_from(all).map_err(|_| self.refused(&format!("`num_hidden_layers` is {all}, too many")))?;
+    /// What each layer is.
+    fn layers_of(&self, family: &str, all: u64) -> Result<Vec<Layer>, Diagnostic> {
+        let all = u32::try_from(all)
+            .ok()
+            .filter(|&all| all <= MOST_LAYERS)
+            .ok_or_else(|| self.refused(&format!("`num_hidden_layers` is {all}, too many")))?;
         let wrong = |name: &str, expected: String| Err(self.refused(&format!("`{name}`: expected {expected}")));
         match family {
-            "mamba2" => Ok(Layers { mamba: all, ..Layers::default() }),
+            "mamba2" => Ok(vec![Layer::Recurrence; all as usize]),
             "bamba" => {
                 let list = self.map.get("attn_layer_indices").and_then(Value::as_array);
                 let list: Vec<Option<u64>> =
@@ -117,29 +131,38 @@ impl Fields {
                 if known.len() != list.len() {
                     return wrong("attn_layer_indices", format!("different numbers below {all}"));
                 }
-                Ok(Layers { mamba: all - known.len() as u32, attention: known.len() as u32, feeds: 0 })
+                let of = |at: u64| if known.binary_search(&at).is_ok() { Layer::Attention } else { Layer::Recurrence };
+                Ok((0..u64::from(all)).map(of).collect())
             }
             "granitemoehybrid" => {
                 let Some(list) = self.map.get("layer_types").or(self.map.get("layers_block_type")) else {
                     return wrong("layer_types", format!("a list of {all} layers"));
                 };
-                let names: Vec<&str> =
-                    list.as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
-                let count = |name: &str| names.iter().filter(|&&known| known == name).count() as u32;
-                let layers = Layers { mamba: count("mamba"), attention: count("attention"), feeds: 0 };
-                if layers.mamba + layers.attention != all {
-                    return wrong("layer_types", format!("{all} times \"mamba\" or \"attention\""));
+                let kind = |value: &Value| match value.as_str()? {
+                    "mamba" => Some(Layer::Recurrence),
+                    "attention" => Some(Layer::Attention),
+                    _ => None,
+                };
+                let found: Option<Vec<Layer>> =
+                    list.as_array().map(Vec::as_slice).unwrap_or_default().iter().map(kind).collect();
+                match found.filter(|list| list.len() == all as usize) {
+                    Some(list) => Ok(list),
+                    None => wrong("layer_types", format!("{all} times \"mamba\" or \"attention\"")),
                 }
-                Ok(layers)
             }
             _ => {
                 let pattern = self.map.get("hybrid_override_pattern").and_then(Value::as_str).unwrap_or_default();
-                let count = |kind: char| pattern.chars().filter(|&known| known == kind).count() as u32;
-                let layers = Layers { mamba: count('M'), attention: count('*'), feeds: count('-') };
-                if layers.mamba + layers.attention + layers.feeds != all || pattern.chars().count() as u32 != all {
-                    return wrong("hybrid_override_pattern", format!("{all} times `M`, `*` or `-`"));
+                let kind = |known: char| match known {
+                    'M' => Some(Layer::Recurrence),
+                    '*' => Some(Layer::Attention),
+                    '-' => Some(Layer::Feed),
+                    _ => None,
+                };
+                let found: Option<Vec<Layer>> = pattern.chars().map(kind).collect();
+                match found.filter(|list| list.len() == all as usize) {
+                    Some(list) => Ok(list),
+                    None => wrong("hybrid_override_pattern", format!("{all} times `M`, `*` or `-`")),
                 }
-                Ok(layers)
             }
         }
     }

@@ -1,7 +1,42 @@
 //! The dimensions of Mamba-2 layers, and what of them cannot be written.
 
+use std::ops::Range;
+
 /// The most heads, and rows of a chunk.
 const MOST: u32 = 1 << 20;
+
+/// Layers of a model, or of a part of it, by what stands in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct HybridLayers {
+    /// With a recurrence.
+    pub recurrent: u32,
+    /// With attention.
+    pub attention: u32,
+    /// A feed-forward block alone.
+    pub feeds: u32,
+}
+
+/// Which layers of a model have attention, and which are a feed-forward block alone; all others have a recurrence. Bit n is of layer n.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct LayerOrder {
+    /// With attention.
+    pub attention: u128,
+    /// A feed-forward block alone.
+    pub feeds: u128,
+}
+
+impl LayerOrder {
+    /// Most layers of which the order is kept.
+    pub const MOST: u64 = 128;
+
+    /// What the layers of a range are.
+    pub fn of(&self, layers: Range<u64>) -> HybridLayers {
+        let count = |mask: u128| layers.clone().filter(|&at| at < Self::MOST && mask >> at & 1 == 1).count() as u32;
+        let (attention, feeds) = (count(self.attention), count(self.feeds));
+        let all = layers.end.saturating_sub(layers.start) as u32;
+        HybridLayers { recurrent: all - attention - feeds, attention, feeds }
+    }
+}
 
 /// What a model with Mamba-2 layers has beside attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +47,8 @@ pub struct Mamba {
     pub attention: u32,
     /// Layers that are a feed-forward block alone.
     pub feeds: u32,
+    /// Where in the model they stand.
+    pub order: LayerOrder,
     /// Whether a feed-forward block follows in layers with a recurrence or attention.
     pub has_feed: bool,
     /// Heads of the recurrence.
@@ -32,6 +69,46 @@ impl Mamba {
     /// Rows of a chunk of a sequence.
     pub fn chunk_of(&self, sequence: u64) -> u64 {
         u64::from(self.span).min(sequence).max(1)
+    }
+
+    /// How many layers are what.
+    pub fn counts(&self) -> HybridLayers {
+        HybridLayers { recurrent: self.layers, attention: self.attention, feeds: self.feeds }
+    }
+
+    /// The same with other layers.
+    #[must_use]
+    pub fn with(self, layers: HybridLayers) -> Self {
+        let HybridLayers { recurrent, attention, feeds } = layers;
+        Self { layers: recurrent, attention, feeds, ..self }
+    }
+
+    /// Columns of the projection of B or C.
+    pub fn of_groups(&self) -> u64 {
+        u64::from(self.groups) * u64::from(self.state)
+    }
+
+    /// Elements that a sequence holds in a layer from token to token: the state, and the inputs of the rows before.
+    pub fn held(&self) -> u64 {
+        self.width() * u64::from(self.state) + (u64::from(self.taps) - 1) * (self.width() + 2 * self.of_groups())
+    }
+
+    /// Elements of a layer's matrices: for gate, input, B, C and step, and back.
+    pub fn matrices(&self, hidden: u64) -> u64 {
+        hidden * (3 * self.width() + 2 * self.of_groups() + u64::from(self.heads))
+    }
+
+    /// Elements of a layer's vectors: taps and biases of convolutions, biases and rates of steps, what passes the state by, the norm.
+    pub fn vectors(&self) -> u64 {
+        let convolved = self.width() + 2 * self.of_groups();
+        convolved * (u64::from(self.taps) + 1) + 2 * u64::from(self.heads) + 2 * self.width()
+    }
+
+    /// The part of one of `ranks` tensor ranks: whole heads with their groups, which several ranks have where there are fewer.
+    #[must_use]
+    pub fn share(self, ranks: u64) -> Self {
+        let part = |count: u64| (count / ranks.max(1)).max(1);
+        Self { heads: part(self.heads.into()) as u32, groups: part(self.groups.into()) as u16, ..self }
     }
 
     /// Width of all heads.
@@ -66,10 +143,6 @@ impl Mamba {
                 title,
                 "give `--sequence` (of `import` the tokens of a sequence) that is, or another `--chunk`".to_owned(),
             ));
-        }
-        if chunk > 1 && self.groups > 1 {
-            let title = format!("{} groups of heads: the chunked form is written for one group", self.groups);
-            return Some((title, "give `--chunk 1` for the recurrence row by row, or `--phase decode`".to_owned()));
         }
         None
     }

@@ -51,9 +51,9 @@ impl Writer<'_> {
         let of_groups = sizes.groups * sizes.state;
         let numbers = |n: u64| n.to_string();
         self.projected_by("z", h, &numbers(sizes.width), "z");
-        for (name, columns) in [("x", sizes.width), ("b", of_groups), ("c", of_groups)] {
+        for (name, made, columns) in [("x", "x_open", sizes.width), ("b", "b", of_groups), ("c", "c", of_groups)] {
             self.projected_by(&format!("{name}_in"), h, &numbers(columns), &format!("{name}_plain"));
-            self.convolved(name, columns, &sizes);
+            self.convolved((name, made), columns, &sizes);
         }
         // Steps and what they leave of a state are fp32, as states are between chunks.
         let of_heads = (rows, sizes.heads);
@@ -69,7 +69,7 @@ impl Writer<'_> {
         let log = self.named("a_log");
         self.operator("decay", "exp_decay", &["dt"], "a", &format!("vectors = [{log:?}]"));
         let heads = format!("heads = {}", sizes.heads);
-        self.operator("scale_by_step", "head_scale", &["x", "dt"], "x_dt", &heads);
+        self.operator("scale_by_step", "head_scale", &["x_open", "dt"], "x_dt", &heads);
         if decoding {
             self.state_step(&sizes);
         } else if chunk == 1 {
@@ -80,7 +80,7 @@ impl Writer<'_> {
         // What passes the state by, the gate, the norm.
         self.tensor("d_skip", "1", &numbers(sizes.width), "weight", "");
         let skip = self.named("d_skip");
-        self.operator("skip_state", "batch_norm", &["x"], "x_skip", &format!("vectors = [{skip:?}]"));
+        self.operator("skip_state", "batch_norm", &["x_open"], "x_skip", &format!("vectors = [{skip:?}]"));
         self.operator("add_skip", "add", &["y_state", "x_skip"], "y_all", "");
         self.operator("silu_gate", "silu", &["z"], "z_open", "");
         self.operator("gated_state", "mul", &["y_all", "z_open"], "y_gated", "");
@@ -97,7 +97,7 @@ impl Writer<'_> {
     }
 
     /// The depthwise convolution of a projection, and its activation.
-    fn convolved(&mut self, name: &str, columns: u64, sizes: &Sizes) {
+    fn convolved(&mut self, (name, made): (&str, &str), columns: u64, sizes: &Sizes) {
         let (plain, conv, taps, bias) =
             (format!("{name}_plain"), format!("{name}_conv"), format!("taps_{name}"), format!("conv_bias_{name}"));
         self.tensor(&taps, "1", &(columns * sizes.taps).to_string(), "weight", "");
@@ -116,7 +116,7 @@ impl Writer<'_> {
                 self.operator(&format!("convolve_{name}"), "causal_conv", &[&plain], &conv, &more);
             }
         }
-        self.operator(&format!("silu_{name}"), "silu", &[&conv], name, "");
+        self.operator(&format!("silu_{name}"), "silu", &[&conv], made, "");
     }
 
     /// One step of the recurrence for each sequence.
@@ -141,23 +141,25 @@ impl Writer<'_> {
 
     /// The recurrence in chunks.
     fn chunked(&mut self, sizes: &Sizes) {
-        let (heads, _) = heads_and_groups(sizes);
-        let Sizes { rows, width, chunks, batch, chunk, .. } = *sizes;
+        let (heads, grouped) = heads_and_groups(sizes);
+        let Sizes { rows, width, chunks, batch, chunk, groups, .. } = *sizes;
         let by_chunk = format!("batch = {chunks}");
         let fp32 = "\ndtype = \"fp32\"";
         // Inside a chunk: attention with a mask of decays in the place of the softmax.
         let causal = format!("{by_chunk}\ncausal = true");
-        self.operator("pair", "gemm", &["c", "b"], "cb", &format!("transpose_b = true\n{causal}"));
-        let masked = format!("{heads}\nkv_heads = 1\n{by_chunk}");
-        self.operator("mask_by_decay", "decay_mask", &["cb", "a"], "m", &masked);
+        let by_group = if groups > 1 { format!("heads = {groups}\n") } else { String::new() };
+        self.operator("pair", "gemm", &["c", "b"], "cb", &format!("{by_group}transpose_b = true\n{causal}"));
+        self.operator("mask_by_decay", "decay_mask", &["cb", "a"], "m", &format!("{grouped}\n{by_chunk}"));
         self.operator("mix_in_chunk", "gemm", &["m", "x_dt"], "y_chunk", &format!("{heads}\n{causal}"));
         // What each chunk adds to the state, decayed to the chunk's end.
         self.made("a_rest", (rows, sizes.heads), fp32);
         let window = format!("image = [1, {chunk}]\nkernel = [1, {chunk}]\npadding = [0, 0, 0, {}]", chunk - 1);
         self.operator("decay_to_end", "rest_product", &["a"], "a_rest", &window);
         self.operator("scale_to_end", "head_scale", &["x_dt", "a_rest"], "x_end", &heads);
-        self.made("s", (chunks * width, sizes.state), fp32);
-        self.operator("state_of_chunk", "gemm", &["x_end", "b"], "s", &format!("transpose_a = true\n{by_chunk}"));
+        let of_states = (chunks * (width / groups), groups * sizes.state);
+        self.made("s", of_states, fp32);
+        let turned = format!("{by_group}transpose_a = true\n{by_chunk}");
+        self.operator("state_of_chunk", "gemm", &["x_end", "b"], "s", &turned);
         // What a whole chunk leaves of the state before it: its first factor and what is left after that.
         for (from, name) in [("a", "a_first"), ("a_rest", "rest_first")] {
             let flat = format!("{name}_flat");
@@ -169,17 +171,39 @@ impl Writer<'_> {
         self.made("a_chunk", (chunks, sizes.heads), fp32);
         self.operator("decay_of_chunk", "mul", &["a_first", "rest_first"], "a_chunk", "");
         // From chunk to chunk.
+        // A product leaves groups side by side, a state has them one after the other.
+        let by_groups = (chunks * groups, width / groups * sizes.state);
+        if groups > 1 {
+            self.made("s_grouped", by_groups, fp32);
+            self.operator("group_states", "head_transpose", &["s"], "s_grouped", &format!("{by_group}{by_chunk}"));
+        }
         self.made("s_flat", (chunks, width * sizes.state), fp32);
-        self.operator("flatten_states", "reshape", &["s"], "s_flat", "");
+        let made = if groups > 1 { "s_grouped" } else { "s" };
+        self.operator("flatten_states", "reshape", &[made], "s_flat", "");
         self.made("s_before", (chunks, width * sizes.state), &format!("\ndtype = {:?}", self.options.dtype));
         self.operator("scan", "scan_before", &["s_flat", "a_chunk"], "s_before", &format!("{heads}\nbatch = {batch}"));
-        self.made("s_in", (chunks * width, sizes.state), &format!("\ndtype = {:?}", self.options.dtype));
-        self.operator("unflatten_states", "reshape", &["s_before"], "s_in", "");
+        let dtype = format!("\ndtype = {:?}", self.options.dtype);
+        if groups > 1 {
+            self.made("s_apart", by_groups, &dtype);
+            self.operator("unflatten_states", "reshape", &["s_before"], "s_apart", "");
+            self.made("s_in", of_states, &dtype);
+            let of_group = format!("heads = {}\n{by_chunk}", width / groups);
+            self.operator("ungroup_states", "head_transpose", &["s_apart"], "s_in", &of_group);
+        } else {
+            self.made("s_in", of_states, &dtype);
+            self.operator("unflatten_states", "reshape", &["s_before"], "s_in", "");
+        }
         if self.options.phase == Phase::Prefill {
             self.last_state(sizes);
         }
         // What the state that entered the chunk gives each row.
-        self.operator("read_state", "gemm", &["c", "s_in"], "y_in", &format!("transpose_b = true\n{by_chunk}"));
+        self.operator(
+            "read_state",
+            "gemm",
+            &["c", "s_in"],
+            "y_in",
+            &format!("{by_group}transpose_b = true\n{by_chunk}"),
+        );
         self.made("a_so_far", (rows, sizes.heads), fp32);
         self.operator("decay_from_start", "running_product", &["a"], "a_so_far", &by_chunk);
         self.operator("scale_from_start", "head_scale", &["y_in", "a_so_far"], "y_before", &heads);

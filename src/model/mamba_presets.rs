@@ -1,7 +1,7 @@
 //! Published models of Mamba-2 layers.
 
 use super::extras::Extras;
-use super::mamba::Mamba;
+use super::mamba::{LayerOrder, Mamba};
 use super::preset::{Architecture, LLAMA, NO_EXTRAS, Preset};
 
 const SOURCE: &str = "Dao and Gu 2024, arXiv:2405.21060, released weights state-spaces/mamba2-* (rounded; this is the sum of the dimensions)";
@@ -11,6 +11,7 @@ const fn mamba2(hidden: u32, layers: u32) -> Architecture {
         layers,
         attention: 0,
         feeds: 0,
+        order: LayerOrder { attention: 0, feeds: 0 },
         has_feed: false,
         heads: 2 * hidden / 64,
         head: 64,

@@ -22,7 +22,7 @@ pub use chip_part::Part;
 pub use expert_presets::EXPERT_PRESETS;
 pub use experts::{ExpertLoad, Experts, Router, expected_above};
 pub use extras::{Extras, Latent};
-pub use mamba::Mamba;
+pub use mamba::{HybridLayers, LayerOrder, Mamba};
 pub use mamba_presets::MAMBA_PRESETS;
 pub use named::preset;
 pub use part::write_part;

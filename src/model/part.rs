@@ -24,7 +24,7 @@ impl Writer<'_> {
             self.tensor("x", "tokens", "hidden", "input", "");
             "x".to_owned()
         };
-        let mut y = if part.has_no_layers { x } else { self.layers("layer", "", &x) };
+        let mut y = if part.has_no_layers { x } else { self.all_layers(x) };
         if !part.has_logits {
             return;
         }

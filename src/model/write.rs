@@ -334,7 +334,8 @@ impl Writer<'_> {
         if a.extras.dense_layers > 0 {
             let _ = writeln!(text, "\n[[blocks]]\nname = \"dense_layer\"\nrepeat = {}", a.extras.dense_layers);
         }
-        for (name, repeat) in a.extras.mamba.iter().flat_map(|m| [(MAMBA_LAYER, m.layers), (FEED_LAYER, m.feeds)]) {
+        let hybrid = a.extras.mamba.iter().filter(|_| self.part.is_none_or(|part| !part.has_no_layers));
+        for (name, repeat) in hybrid.flat_map(|m| [(MAMBA_LAYER, m.layers), (FEED_LAYER, m.feeds)]) {
             if repeat > 0 {
                 let _ = writeln!(text, "\n[[blocks]]\nname = {name:?}\nrepeat = {repeat}");
             }
@@ -512,7 +513,23 @@ impl Writer<'_> {
 
     fn model(&mut self) {
         let a = &self.options.architecture;
-        let mut x = self.embedding();
+        let x = self.embedding();
+        let y = self.all_layers(x);
+        let last = if a.post_norm {
+            y
+        } else {
+            self.norm(&y, "x_final");
+            "x_final".to_owned()
+        };
+        if !a.output {
+            return;
+        }
+        self.logits(&last);
+    }
+
+    /// All layers, those of one kind after those of another.
+    pub(super) fn all_layers(&mut self, mut x: String) -> String {
+        let a = &self.options.architecture;
         if a.extras.dense_layers > 0 {
             x = self.layers(DENSE_LAYER, "dense_", &x);
         }
@@ -524,17 +541,7 @@ impl Writer<'_> {
                 x = self.layers(FEED_LAYER, "feed_", &x);
             }
         }
-        let y = if self.has_layers() { self.layers(LAYER, "", &x) } else { x };
-        let last = if a.post_norm {
-            y
-        } else {
-            self.norm(&y, "x_final");
-            "x_final".to_owned()
-        };
-        if !a.output {
-            return;
-        }
-        self.logits(&last);
+        if self.has_layers() { self.layers(LAYER, "", &x) } else { x }
     }
 
     /// A block of layers; returns the name of what it makes.

@@ -233,7 +233,7 @@ impl ServingReport<'_> {
         let of_tiers = |of: fn(&crate::pod::TierUse) -> u64| served.tiers.iter().map(move |tier| bytes(of(tier)));
         let rows: [(&str, u64, Vec<String>); 6] = [
             ("weights", memory.weights, of_tiers(|tier| tier.weights).collect()),
-            ("keys and values", memory.kv_cache, of_tiers(|tier| tier.kv_cache).collect()),
+            (self.setup.service.cache_name(), memory.kv_cache, of_tiers(|tier| tier.kv_cache).collect()),
             ("activations", memory.activations, Vec::new()),
             ("buffers", memory.buffers, Vec::new()),
             ("peak", memory.peak(), Vec::new()),

@@ -128,8 +128,11 @@ impl StreamReport<'_> {
         let limits = &streamed.limits;
         let _ = write!(
             text,
-            "{} requests, at most {} at one time a replica, {} tokens of keys and values a replica\n\n",
-            streamed.requests, limits.users, limits.kv_tokens
+            "{} requests, at most {} at one time a replica, {} {} a replica\n\n",
+            streamed.requests,
+            limits.users,
+            limits.kv_tokens,
+            if limits.size.grows { "tokens of keys and values" } else { "states" }
         );
         let _ = write!(
             text,
@@ -212,7 +215,7 @@ impl StreamReport<'_> {
     /// Bytes of the fullest chip over time, of the first replica.
     fn memory(&self) -> AreaChart {
         let (service, streamed) = (self.setup.service, self.streamed);
-        let (weights, each) = (service.most_weight_bytes() as f64, service.kv_bytes_per_token() as f64);
+        let (weights, each) = (service.most_weight_bytes() as f64, service.request_size().unit_bytes as f64);
         let draft = streamed.draft.as_ref().map(|of| (of.weights as f64, of.kv_bytes_per_token as f64));
         let held = |sample: &Sample| {
             let tokens = sample.kv_tokens as f64;

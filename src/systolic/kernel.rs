@@ -52,9 +52,9 @@ impl Together {
 impl Kernel<'_> {
     /// The kernel's time and traffic, and the part of a sparse operand's folds that is computed.
     pub(super) fn time(&self) -> (Timed, Option<f64>) {
-        let (chip, workload) = (self.chip, self.workload);
+        let workload = self.workload;
         let gemm = self.operators.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Gemm);
-        let functions = self.vector_operations() / chip.vector_lanes as f64;
+        let functions = self.vector_cycles();
         let writes: Vec<(TensorId, f64)> =
             self.moved.writes.iter().filter(|&&t| !self.stays(t)).map(|&t| (t, self.bytes(t))).collect();
         let (written, through) = (writes.iter().map(|(_, bytes)| bytes).sum(), self.vector_bytes());
@@ -164,14 +164,20 @@ impl Kernel<'_> {
         self.moved.reads.iter().map(|&tensor| (tensor, bytes(tensor))).filter(|(_, bytes)| *bytes > 0.0).collect()
     }
 
-    /// Operations of the vector units: of each function its steps for every element.
-    fn vector_operations(&self) -> f64 {
+    /// Cycles of the vector units: of each function its steps for every element. Where a state is carried lanes have columns of
+    /// sequences, whose rows follow one another.
+    fn vector_cycles(&self) -> f64 {
+        let lanes = self.chip.vector_lanes;
         let of = |op: &OperatorId| {
             let operator = &self.workload.operators[*op];
             if operator.kind == OperatorKind::Gemm {
                 return 0.0;
             }
-            most_elements(self.workload, *op) as f64 * operator.kind.vector_steps() as f64
+            let vectors = match self.workload.chains(*op) {
+                Some(chains) => chains.vectors(chains.count(), lanes) as f64,
+                None => most_elements(self.workload, *op) as f64 / lanes as f64,
+            };
+            vectors * operator.kind.vector_steps() as f64
         };
         self.operators.iter().map(of).sum()
     }

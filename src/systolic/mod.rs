@@ -62,10 +62,11 @@ fn run_mode(chip: &Systolic, workload: &Workload, mode: Mode) -> Outcome {
     outcome
 }
 
-/// Weights, inputs, results, and every intermediate once: nothing is given back while a program runs.
+/// Weights, inputs and results of all repetitions, and of every intermediate as many as are held at once: nothing else is given back
+/// while a program runs.
 fn check_room(chip: &Systolic, workload: &Workload) -> Result<(), Diagnostic> {
-    let own = workload.tensors.iter().filter(|tensor| tensor.view.is_none());
-    let needed: f64 = own.map(|tensor| tensor.unmasked_bytes() as f64 * tensor.repeat as f64).sum();
+    let own = workload.tensors.iter().zip(workload.held_at_once()).filter(|(tensor, _)| tensor.view.is_none());
+    let needed: f64 = own.map(|(tensor, times)| tensor.unmasked_bytes() as f64 * times as f64).sum();
     let capacity = chip.memory.iter().map(|tier| tier.capacity_bytes).sum::<u64>();
     if needed <= capacity as f64 {
         return Ok(());

@@ -108,3 +108,44 @@ proptest! {
         }
     }
 }
+
+/// A hundred layers of 64 MiB write over one another's intermediates; their weights are all there.
+#[test]
+fn a_repeated_block_holds_its_intermediates_once() {
+    let layers = |count: u64| {
+        let text = format!(
+            "schema = 1\nname = \"m\"\n[[blocks]]\nname = \"layer\"\nrepeat = {count}\n\
+             [[tensors]]\nname = \"x0\"\nshape = [262144, 128]\nrole = \"input\"\n\
+             [[tensors]]\nname = \"w\"\nshape = [128, 128]\nrole = \"weight\"\n\
+             [[operators]]\nname = \"e\"\nkind = \"gelu\"\ninputs = [\"x0\"]\noutput = \"x\"\n\
+             [[operators]]\nname = \"p\"\nkind = \"gemm\"\nblock = \"layer\"\ninputs = [\"x\", \"w\"]\noutput = \"h\"\n\
+             [[operators]]\nname = \"g\"\nkind = \"gelu\"\nblock = \"layer\"\ninputs = [\"h\"]\noutput = \"y\"\n\
+             [[operators]]\nname = \"r\"\nkind = \"row_sum\"\ninputs = [\"y\"]\noutput = \"z\"\n"
+        );
+        workload::parse("m.toml", &text, &[], 0).expect("a workload")
+    };
+    // What enters, x, h and y of 64 MiB each; z and weights of less than 4 MB.
+    let chip = chip("tpu-v4", &["arch.memory.hbm.capacity_bytes=281018368"]);
+    assert!(run(&chip, &layers(100), &[Mode::Fused]).is_ok());
+    assert!(run(&chip, &layers(1000), &[Mode::Fused]).is_err(), "32 MB of weights");
+}
+
+/// As many elements, of which fewer than lanes are of one row: rows follow one another.
+#[test]
+fn lanes_have_columns_of_sequences() {
+    let chip = chip("tpu-v4", &["arch.memory.hbm.bandwidth_gb_per_s=1000000", "arch.buffer.bytes_per_cycle=1000000"]);
+    let lanes = chip.vector_lanes;
+    let busy = |rows: u64, columns: u64| {
+        let text = format!(
+            "schema = 1\nname = \"s\"\n[[tensors]]\nname = \"a\"\nshape = [{rows}, {columns}]\nrole = \"input\"\n\
+             [[operators]]\nname = \"p\"\nkind = \"running_product\"\ninputs = [\"a\"]\noutput = \"q\"\nbatch = 2\n"
+        );
+        let workload = workload::parse("s.toml", &text, &[], 0).expect("a workload");
+        let outcome = run(&chip, &workload, &[Mode::Fused]).expect("it runs").remove(0);
+        outcome.cycles
+    };
+    // Two sequences of half the lanes fill them; of a quarter they leave half of them idle for twice as many rows.
+    let (full, half) = (busy(8192, lanes / 2), busy(16384, lanes / 4));
+    assert_eq!(half - full, 8192 - 4096);
+    assert_eq!(busy(16384, lanes / 2) - full, 4096);
+}

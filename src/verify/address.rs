@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::index::Id;
-use crate::workload::{GemmForm, Operator, OperatorKind, TensorId, View, Workload};
+use crate::workload::{GemmForm, HeadSwap, Operator, OperatorKind, TensorId, View, Workload};
 
 use super::matrix::{Matrix, is_unwritten};
 
@@ -60,11 +60,13 @@ fn seen<'m>(workload: &Workload, id: TensorId, memory: &'m [Option<Matrix>]) -> 
     let mut matrix = Matrix::unwritten(rows as usize, columns as usize);
     for row in 0..rows {
         for column in 0..columns {
-            let (from_row, from) = if view.is_part {
-                (row, column)
-            } else {
-                let at = row * columns + column;
-                (at / before.columns as u64, at % before.columns as u64)
+            let (from_row, from) = match view.swap {
+                _ if view.is_part => (row, column),
+                Some(swap) => swap.stored(row, column),
+                None => {
+                    let at = row * columns + column;
+                    (at / before.columns as u64, at % before.columns as u64)
+                }
             };
             matrix.row_mut(row as usize)[column as usize] = before.row(from_row as usize)[from as usize];
         }
@@ -80,6 +82,8 @@ enum Place {
     Transposed,
     /// The first rows and columns.
     Part,
+    /// Rows and heads exchanged.
+    Swapped(HeadSwap),
     /// Heads and sequences each transposed for themselves.
     Heads {
         rows: u64,
@@ -99,6 +103,9 @@ impl Place {
     fn new(workload: &Workload, operator: &Operator, tensor: TensorId, view: View) -> Self {
         let (seen, base) = (&workload.tensors[tensor], &workload.tensors[view.of]);
         let options = &operator.options;
+        if let Some(swap) = view.swap {
+            return Self::Swapped(swap);
+        }
         match operator.form.filter(|_| options.transpose_a && operator.inputs[0] == tensor) {
             _ if operator.kind == OperatorKind::Embedding => Self::Gathered,
             Some(form) => Self::Heads {
@@ -124,6 +131,7 @@ impl Place {
             Self::Gathered => None,
             Self::Transposed => Some((column, row)),
             Self::Part => Some((row, column)),
+            Self::Swapped(swap) => Some(swap.stored(row, column)),
             Self::Heads { rows, columns, length, group } => {
                 let (sequence, within) = (row / rows, row % rows);
                 let (product, depth) = (column / columns, column % columns);

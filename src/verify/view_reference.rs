@@ -1,6 +1,6 @@
 //! What the reference reads where an operator takes a tensor in another shape: whole matrices, made by definition.
 
-use crate::workload::{Operator, OperatorKind, TensorId, Workload};
+use crate::workload::{HeadSwap, Operator, OperatorKind, TensorId, Workload};
 
 use super::bounded_matrix::Bounded;
 use super::matrix::Matrix;
@@ -35,6 +35,8 @@ pub(super) fn operands<'t>(
                 added_up(matrix, &of, shape)
             } else if view.is_part {
                 part_of(matrix, shape)
+            } else if let Some(swap) = view.swap {
+                exchanged(matrix, shape, &swap)
             } else if !view.transposed {
                 let stored = |row: usize, column: usize| {
                     mask.is_none_or(|m| m.is_kept(row as u64 / m.block_rows(), column as u64 / m.block_columns()))
@@ -66,13 +68,31 @@ fn seen<'t>(workload: &Workload, id: TensorId, tensor: &impl Fn(TensorId) -> Opt
     let Some(view) = workload.tensors[id].view else { return tensor(id).cloned() };
     let before = seen(workload, view.of, tensor)?;
     let shape = (workload.tensors[id].rows as usize, workload.tensors[id].columns as usize);
-    let shaped = |matrix: &Matrix| if view.is_part { part_of(matrix, shape) } else { flat(matrix, shape, |_, _| true) };
+    let shaped = |matrix: &Matrix| match view.swap {
+        _ if view.is_part => part_of(matrix, shape),
+        Some(swap) => exchanged(matrix, shape, &swap),
+        None => flat(matrix, shape, |_, _| true),
+    };
     Some(Bounded { value: shaped(&before.value), error: shaped(&before.error) })
 }
 
 /// The first rows and columns.
 fn part_of(matrix: &Matrix, (rows, columns): (usize, usize)) -> Matrix {
     let values = (0..rows).flat_map(|row| matrix.row(row)[..columns].iter().copied()).collect();
+    Matrix { rows, columns, values }
+}
+
+/// Rows and heads of each sequence exchanged.
+fn exchanged(matrix: &Matrix, (rows, columns): (usize, usize), swap: &HeadSwap) -> Matrix {
+    let (each, heads, width) = (swap.rows as usize, swap.heads as usize, swap.width as usize);
+    let mut values = Vec::with_capacity(rows * columns);
+    for sequence in 0..matrix.rows / each.max(1) {
+        for head in 0..heads {
+            let of_row =
+                |row: usize| matrix.row(sequence * each + row)[head * width..(head + 1) * width].iter().copied();
+            values.extend((0..each).flat_map(of_row));
+        }
+    }
     Matrix { rows, columns, values }
 }
 

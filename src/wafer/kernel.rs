@@ -31,14 +31,16 @@ impl Kernel<'_> {
         let streamed: f64 = reads.iter().chain(&writes).map(|(_, bytes)| bytes).sum();
         // The optimiser's step is done where weights and state are, off the wafer.
         let functions = if is_update { 0.0 } else { self.function_cycles() };
+        let (on_links, link_bytes) = self.redistribution();
         let streaming = streamed / chip.memory_bytes_per_cycle();
         let plan = gemm.map(|op| self.plan(op, streaming - functions));
-        let cores = plan.as_ref().map_or(0.0, |plan| plan.cycles) + functions;
+        let computing = plan.as_ref().map_or(0.0, |plan| plan.cycles) + functions;
+        let cores = computing + on_links;
         let fill = plan.as_ref().map_or(0.0, |plan| plan.fill) + self.latency(streamed);
         let limit = match () {
             () if fill > cores.max(streaming) => Limit::Fill,
             () if streaming > cores => Limit::Memory,
-            () if plan.as_ref().is_some_and(|plan| plan.is_bound_by_links) => Limit::Link,
+            () if plan.as_ref().is_some_and(|plan| plan.is_bound_by_links) || on_links > computing => Limit::Link,
             () => Limit::Compute,
         };
         let function_bytes = if is_update { 0.0 } else { self.function_bytes() };
@@ -47,11 +49,11 @@ impl Kernel<'_> {
             limit,
             busiest_cycles: plan.as_ref().map_or(0.0, |plan| plan.busiest) + functions,
             mean_cycles: plan.as_ref().map_or(0.0, |plan| plan.mean) + functions,
-            units: plan.as_ref().map_or(if is_update { 0 } else { chip.core.count }, |plan| plan.cores),
+            units: plan.as_ref().map_or(if is_update { 0 } else { self.function_cores() }, |plan| plan.cores),
             reads,
             writes,
             buffer_bytes: plan.as_ref().map_or(0.0, |plan| plan.sram_bytes) + function_bytes,
-            link_bytes: plan.as_ref().map_or(0.0, |plan| plan.link_bytes),
+            link_bytes: plan.as_ref().map_or(0.0, |plan| plan.link_bytes) + link_bytes,
             macs: plan.as_ref().map_or(0.0, |plan| plan.macs),
             zero_macs: 0.0,
             expanded: plan.as_ref().map_or(0.0, |plan| plan.expanded),
@@ -59,7 +61,7 @@ impl Kernel<'_> {
             told: match (plan, is_update) {
                 (Some(plan), _) => plan.told,
                 (None, true) => "where the weights are, off the wafer".to_owned(),
-                (None, false) => "every core on its part".to_owned(),
+                (None, false) => self.told(),
             },
         }
     }
@@ -120,7 +122,8 @@ impl Kernel<'_> {
         self.chip.core.macs.get(&dtype).copied().unwrap_or(1)
     }
 
-    /// Cycles of functions: every core its part of the elements, a vector at a time; rows lie on one core each.
+    /// Cycles of functions: every core its part of the elements, a vector at a time; rows lie on one core each, and of what carries a
+    /// state whole sequences of its columns.
     fn function_cycles(&self) -> f64 {
         let of = |op: &OperatorId| {
             let operator = &self.workload.operators[*op];
@@ -128,10 +131,47 @@ impl Kernel<'_> {
                 return 0.0;
             }
             let lanes = self.macs_of(self.workload.tensors[operator.output].dtype);
+            if let Some(chains) = self.workload.chains(*op) {
+                let own = chains.count().div_ceil(self.chip.core.count);
+                return chains.vectors(own, lanes) as f64 * operator.kind.vector_steps() as f64;
+            }
             let each = (most_elements(self.workload, *op) as f64 / self.chip.core.count as f64 / lanes as f64).ceil();
             each * operator.kind.vector_steps() as f64
         };
         self.operators.iter().map(of).sum()
+    }
+
+    /// Cores with work on functions: of what carries a state as many as there are columns of sequences.
+    fn function_cores(&self) -> u64 {
+        let count = self.chip.core.count;
+        let of = |&op: &OperatorId| self.workload.chains(op).map_or(count, |chains| chains.count().min(count));
+        self.operators.iter().map(of).max().unwrap_or(count)
+    }
+
+    fn told(&self) -> String {
+        match self.operators.iter().find_map(|&op| self.workload.chains(op)) {
+            Some(chains) => format!(
+                "{} sequences x {} columns, {} rows one after the other",
+                chains.sequences, chains.columns, chains.rows
+            ),
+            None => "every core on its part".to_owned(),
+        }
+    }
+
+    /// Cycles and bytes of links that bring operands from slices x groups of cores to cores which have all rows of their columns, and
+    /// results back: along one axis of the mesh, where a quarter of the bytes crosses the middle in each direction, and a byte goes
+    /// over a third of the links of a line on average.
+    fn redistribution(&self) -> (f64, f64) {
+        let carried = self.operators.iter().filter(|&&op| self.workload.chains(op).is_some());
+        let side = (self.chip.core.count as f64).sqrt();
+        let of = |op: &OperatorId| {
+            let operator = &self.workload.operators[*op];
+            let touched = operator.inputs.iter().chain([&operator.output]);
+            let bytes: f64 = touched.map(|&t| self.workload.tensors[t].stored_bytes() as f64).sum();
+            let cycles = bytes / (4.0 * side * self.chip.fabric.link_bytes_per_cycle);
+            (cycles + 2.0 * side * self.chip.fabric.hop_cycles, bytes * side / 3.0)
+        };
+        carried.map(of).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
     fn function_bytes(&self) -> f64 {

@@ -30,7 +30,6 @@ use crate::workload::{Moved, OperatorId, TensorRole, Uses, Workload, kernel_of, 
 /// A data type that the cores do not multiply, or activations that the cores have no room for.
 pub fn run(chip: &Wafer, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
     workload.refuse_types(&chip.name, "core.macs", &chip.core.macs)?;
-    workload.refuse_carried(&chip.name)?;
     modes.iter().map(|&mode| run_mode(chip, workload, mode)).collect()
 }
 

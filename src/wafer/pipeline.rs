@@ -3,7 +3,8 @@
 //! A core of a product has a slice of the depth and a group of the columns. An activation that arrives triggers a multiplication by
 //! the stored elements of its row in that group (AXPY); sums are passed on along the slices. Cores are dealt out so that the slowest
 //! stage is as fast as may be: the least period for which all stages find their cores, by bisection over the periods that stages can
-//! have. An item is a sequence where operators mix the rows of one (attention), else a row.
+//! have. An item is a sequence where operators mix the rows of one (attention), or a chunk of it (recurrences), else a row. Items come in
+//! the order of their rows, so that a state stays on its cores from one item of a sequence to the next.
 
 use super::account;
 use super::outside::runs_outside;
@@ -15,7 +16,7 @@ use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
 use crate::workload::{
-    EXPANSION_STEPS, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, most_elements,
+    Chains, EXPANSION_STEPS, OperatorId, OperatorKind, Phase, TensorId, TensorRole, Uses, Workload, most_elements,
 };
 
 /// One way to lay a stage on cores.
@@ -171,7 +172,8 @@ fn items(workload: &Workload) -> u64 {
     let products = || workload.operators.iter_enumerated().filter(|(_, operator)| operator.kind == OperatorKind::Gemm);
     let is_weight = |t: TensorId| workload.tensors[workload.base(t)].role == TensorRole::Weight;
     let mixing = products().filter(|(_, operator)| !operator.inputs.iter().any(|&t| is_weight(t)));
-    let instances = mixing.filter_map(|(op, _)| workload.form(op)).map(|form| form.instances).max();
+    // The largest that any product mixes: a chunk of a recurrence is part of a sequence of attention.
+    let instances = mixing.filter_map(|(op, _)| workload.form(op)).map(|form| form.instances).min();
     let rows = || products().filter_map(|(op, _)| workload.form(op)).map(|form| form.m * form.instances).max();
     instances.or_else(rows).unwrap_or(1).max(1)
 }
@@ -207,7 +209,8 @@ fn stage(chip: &Wafer, workload: &Workload, list: &[OperatorId], items: f64) -> 
     let copies = workload.operators[list[0]].repeat;
     let gemm = list.iter().copied().find(|&op| workload.operators[op].kind == OperatorKind::Gemm);
     let matrix = gemm.map(|op| matrix(chip, workload, op, items));
-    let functions: f64 = list.iter().map(|&op| function_cycles(chip, workload, op) / items).sum();
+    let functions: Vec<Function> = list.iter().map(|&op| function(chip, workload, op, items)).collect();
+    let all_functions: f64 = functions.iter().map(|function| function.cycles).sum();
     let element = workload.tensors[workload.operators[list[0]].output].dtype.bytes() as f64;
     let macs = matrix.as_ref().map_or(0.0, Matrix::all_macs);
     // A core keeps what is stored, and expands a row of it for every activation that arrives.
@@ -221,26 +224,46 @@ fn stage(chip: &Wafer, workload: &Workload, list: &[OperatorId], items: f64) -> 
     others.dedup();
     let is_other = |t: &TensorId| workload.tensors[*t].role == TensorRole::Weight && Some(*t) != second;
     let beside: f64 = others.into_iter().filter(is_other).map(|t| workload.tensors[t].stored_bytes() as f64).sum();
+    // States of the sequences that an item has, or is part of.
+    let states = list.iter().filter_map(|&op| Some((op, workload.chains(op)?)));
+    let of_state = |(op, chains): (OperatorId, Chains)| {
+        let sequences = (chains.sequences as f64 / items).max(1.0);
+        sequences * (chains.columns * workload.chain_state_bytes(op)) as f64
+    };
+    let beside = beside + states.map(of_state).sum::<f64>();
     let room = chip.core.sram_bytes as f64 * chip.core.activation_share;
     let least = (beside / room).ceil() as u64;
     Stage {
         copies,
-        ways: ways(chip, matrix.as_ref(), (functions, least)),
+        ways: ways(chip, matrix.as_ref(), (&functions, least)),
         macs,
-        sram_bytes: macs * (element + 2.0 * SUM_BYTES) + functions * element,
+        sram_bytes: macs * (element + 2.0 * SUM_BYTES) + all_functions * element,
         expanded,
         weight_bytes: held + beside,
     }
 }
 
-/// Vector cycles of a function on one core.
-fn function_cycles(chip: &Wafer, workload: &Workload, op: OperatorId) -> f64 {
+/// A function for one item.
+#[derive(Debug, Clone, Copy, Default)]
+struct Function {
+    /// Vector cycles on one core.
+    cycles: f64,
+    /// Cycles on however many: rows of a sequence that follow one another.
+    least: f64,
+}
+
+fn function(chip: &Wafer, workload: &Workload, op: OperatorId, items: f64) -> Function {
     let operator = &workload.operators[op];
     if operator.kind == OperatorKind::Gemm || runs_outside(workload, op) {
-        return 0.0;
+        return Function::default();
     }
     let lanes = chip.core.macs.get(&workload.tensors[operator.output].dtype).copied().unwrap_or(1);
-    most_elements(workload, op) as f64 / lanes as f64 * operator.kind.vector_steps() as f64
+    let steps = operator.kind.vector_steps() as f64;
+    let rows = workload.chains(op).map_or(0.0, |chains| {
+        let of_item = (chains.rows * chains.sequences) as f64 / items;
+        of_item.min(chains.rows as f64)
+    });
+    Function { cycles: most_elements(workload, op) as f64 / lanes as f64 * steps / items, least: rows * steps }
 }
 
 fn matrix(chip: &Wafer, workload: &Workload, op: OperatorId, items: f64) -> Matrix {
@@ -308,12 +331,13 @@ fn sizes(most: u64) -> impl Iterator<Item = u64> {
 
 /// All ways to lay a stage on the wafer that are faster than any with fewer cores.
 ///
-/// `functions`: cycles of one core, and `least` cores, which have room for what else the stage keeps.
-fn ways(chip: &Wafer, matrix: Option<&Matrix>, (functions, least): (f64, u64)) -> Vec<Way> {
+/// `functions`: those of an item, and `least` cores, which have room for what else the stage keeps.
+fn ways(chip: &Wafer, matrix: Option<&Matrix>, (functions, least): (&[Function], u64)) -> Vec<Way> {
     let mut all: Vec<Way> = Vec::new();
     let mut add = |way: Way| {
         if (least..=chip.core.count).contains(&way.cores) {
-            let functions = functions / way.cores as f64;
+            let of = |function: &Function| (function.cycles / way.cores as f64).max(function.least);
+            let functions: f64 = functions.iter().map(of).sum();
             all.push(Way { cycles: way.cycles + functions, on_links: way.on_links && way.cycles > functions, ..way });
         }
     };
@@ -388,7 +412,7 @@ fn too_large_bytes(chip: &Wafer, workload: &Workload, held: f64) -> Diagnostic {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{chip, loaded};
+    use super::super::tests::{chip, loaded, scan};
     use super::*;
     use crate::model::{Options, Phase};
     use crate::wafer;
@@ -445,6 +469,38 @@ mod tests {
         // A vector that is stored in another format takes two operations more each time.
         let packed = |slices, groups| matrix(0.5, 2.0).way(&chip, (slices, groups)).map(|way| way.cycles);
         assert_eq!((packed(2, 4), packed(1, 1)), (Some(4.0 * 4.0 + 1.0), Some(8.0 * 13.0)));
+    }
+
+    #[test]
+    fn a_state_stays_while_rows_pass() {
+        // 128 rows of 8 columns: an item is a row. Two vectors of four and two steps on one core; two steps on any number.
+        let (workload, chip) = (scan(64), chip(&[]));
+        assert_eq!(items(&workload), 128);
+        let op = workload.operators.ids().nth(1).unwrap();
+        let function = function(&chip, &workload, op, 128.0);
+        assert_eq!((function.cycles, function.least), (4.0, 2.0));
+        let of = stage(&chip, &workload, &[op], 128.0);
+        assert_eq!(of.ways.iter().map(|way| (way.cores, way.cycles)).collect::<Vec<_>>(), [(1, 4.0), (2, 2.0)]);
+        // The state of the sequence that passes.
+        assert_eq!(of.weight_bytes as u64, 8 * 4);
+        // Two items, a sequence each: 64 rows after one another.
+        assert_eq!(super::function(&chip, &workload, op, 2.0).least as u64, 128);
+    }
+
+    #[test]
+    fn an_item_is_a_chunk_where_recurrences_alone_mix_rows_and_a_sequence_beside_attention() {
+        let (mamba, _) = crate::model::preset("mamba2-130m").unwrap();
+        let of = |attention: u32| {
+            let mut architecture = mamba;
+            if let Some(mamba) = &mut architecture.extras.mamba {
+                (mamba.layers, mamba.attention) = (2, attention);
+            }
+            let options = Options::new("m", architecture, Phase::Forward, 2, 512);
+            crate::workload::parse("m", &crate::model::write(&options).unwrap(), &[], 0).unwrap()
+        };
+        assert_eq!((items(&of(0)), items(&of(1))), (4, 2));
+        let outcome = pipeline(&[], &of(1)).unwrap();
+        assert!(outcome.bound_cycles <= outcome.cycles);
     }
 
     #[test]

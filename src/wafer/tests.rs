@@ -4,6 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+use super::kernel::Kernel;
 use super::product::{Product, plan};
 use super::run;
 use crate::arch::{self, AnyChip, Wafer};
@@ -11,7 +12,7 @@ use crate::input::Override;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::sparsity::BlockMask;
-use crate::workload::{self, Workload};
+use crate::workload::{self, Moved, Uses, Workload};
 
 pub(super) fn chip(sets: &[&str]) -> Wafer {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
@@ -118,4 +119,43 @@ proptest! {
             }
         }
     }
+}
+
+/// Two sequences of `rows` rows and 8 columns in 4 heads.
+pub(super) fn scan(rows: u64) -> Workload {
+    let text = format!(
+        "schema = 1\nname = \"s\"\n[[tensors]]\nname = \"x\"\nshape = [{0}, 8]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"w\"\nshape = [8, 8]\nrole = \"weight\"\n\
+         [[tensors]]\nname = \"a\"\nshape = [{0}, 4]\ndtype = \"fp32\"\nrole = \"input\"\n\
+         [[operators]]\nname = \"product\"\nkind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"p\"\n\
+         [[operators]]\nname = \"scan\"\nkind = \"scan\"\ninputs = [\"p\", \"a\"]\noutput = \"h\"\nheads = 4\nbatch = 2\n",
+        2 * rows
+    );
+    workload::parse("s.toml", &text, &[], 0).expect("a workload")
+}
+
+/// 16 columns of sequences, two vector operations a row.
+#[test]
+fn rows_of_a_sequence_follow_one_another_on_a_core() {
+    let of = |rows: u64, cores: u64| {
+        let chip = chip(&[&format!("arch.core.count={cores}"), "arch.core.sram_bytes=1000000"]);
+        let workload = scan(rows);
+        let list = vec![workload.operators.ids().nth(1).expect("a scan")];
+        let uses = Uses::new(&workload);
+        let moved = Moved::default();
+        let (operators, mode) = (list.as_slice(), Mode::Fused);
+        let kernel =
+            Kernel { chip: &chip, workload: &workload, uses: &uses, operators, moved: &moved, mode, held: 0.0 };
+        let timed = kernel.time();
+        (timed.busiest_cycles, timed.cycles - timed.busiest_cycles, timed.link_bytes, timed.units)
+    };
+    // On 4 cores 4 columns each, a vector: 64 rows x 2. Operands and results, 128 rows of 8 x 2 + 4 x 4 + 8 x 2 bytes: a quarter
+    // over two links of 4 bytes each way, two links along a line there and back, and over 2/3 of a link on average.
+    let bytes = 128.0 * 48.0;
+    let (busy, links, on_links, cores) = of(64, 4);
+    assert_eq!((busy, links, cores), (128.0, bytes / 4.0 / 8.0 + 4.0, 4));
+    assert!((on_links - bytes * 2.0 / 3.0).abs() < 1e-6);
+    // However many cores: a column each, and the rows take as long.
+    assert_eq!((of(64, 10_000).0, of(64, 10_000).3), (128.0, 16));
+    assert_eq!(of(128, 10_000).0 as u64, 256);
 }

@@ -9,6 +9,7 @@ use petgraph::graph::DiGraph;
 use serde::{Deserialize, Serialize};
 
 pub(super) use super::form::{GemmForm, GemmOptions};
+use super::head_swap::HeadSwap;
 pub use super::image::Window;
 pub(super) use super::kind::{OperatorKind, Phase};
 use super::packed::Packed;
@@ -85,6 +86,8 @@ pub struct View {
     pub gathered: bool,
     /// Rows of the view are windows of an image.
     pub window: Option<Window>,
+    /// Rows and heads of the view are exchanged.
+    pub swap: Option<HeadSwap>,
 }
 
 impl Tensor {
@@ -332,25 +335,6 @@ impl Workload {
         })
     }
 
-    /// Refuses operators that carry a state from row to row where a chip's model divides rows over units that know nothing of each
-    /// other.
-    ///
-    /// # Errors
-    /// A diagnostic that names the first such operator.
-    pub fn refuse_carried(&self, chip: &str) -> Result<(), Diagnostic> {
-        let Some(operator) = self.operators.iter().find(|operator| operator.kind.is_carried()) else { return Ok(()) };
-        let kind = operator.kind.name();
-        let title = format!(
-            "operator `{}` (`{kind}`) carries a state from row to row, and the model of {chip} divides rows over its units",
-            operator.name
-        );
-        let error = Diagnostic::new(title).with_help("choose an RDU or a GPU with `--arch`");
-        Err(match &operator.declared {
-            Some(origin) => error.with_origin(Origin { label: "works on rows in order".to_owned(), ..origin.clone() }),
-            None => error,
-        })
-    }
-
     /// Refuses products of a data type that a chip does not multiply; `field` of its file has those that it does.
     ///
     /// # Errors
@@ -385,6 +369,17 @@ impl Workload {
     /// The tensor that has the bytes of `tensor`: itself, or what it is a view of.
     pub fn base(&self, tensor: TensorId) -> TensorId {
         self.tensors[tensor].view.map_or(tensor, |view| view.base)
+    }
+
+    /// Elements of a view that lie side by side in memory, where rows and heads are exchanged on the way to it; `None` of others.
+    pub fn piece_elements(&self, tensor: TensorId) -> Option<u64> {
+        let mut view = self.tensors[tensor].view;
+        let mut least: Option<u64> = None;
+        while let Some(seen) = view {
+            least = seen.swap.map(|swap| swap.width).into_iter().chain(least).min();
+            view = self.tensors[seen.of].view;
+        }
+        least
     }
 
     /// The shape of a GEMM operator.

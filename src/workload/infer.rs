@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 use super::declare::{Draft, Shape, role_name, text};
 use super::form::{FormError, GemmForm, GemmOptions};
+use super::head_swap::HeadSwap;
 use super::image::ImageOptions;
 use super::limits::MAX_DIM;
 use super::link::Linked;
@@ -239,8 +240,13 @@ fn view_shape(
         return Err(source.error(operator.spec.output.span(), title, "goes nowhere").with_help("remove the operator"));
     }
     let elements = |(rows, columns): Shape| u128::from(rows) * u128::from(columns);
+    let options = &operator.options;
+    let swapped = HeadSwap::new(first, options.batch, options.heads).and_then(|swap| swap.shape(first.0));
     let (fits, expected) = match operator.kind {
         OperatorKind::Reshape => (elements(shape) == elements(first), "expected as many elements"),
+        OperatorKind::HeadTranspose => {
+            (Some(shape) == swapped, "expected rows by sequences (`batch`) and heads that divide them, exchanged")
+        }
         _ => (shape.0 <= first.0 && shape.1 <= first.1, "expected no more rows and no more columns"),
     };
     if !fits || x.dtype != y.dtype {

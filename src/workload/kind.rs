@@ -170,6 +170,8 @@ kinds! {
     BatchNorm "batch_norm" { vectors: 2, stages: 2 };
     /// The same elements in another shape; in a resolved graph a view.
     Reshape "reshape" { class: Class::View };
+    /// Rows and heads of each sequence exchanged; in a resolved graph a view.
+    HeadTranspose "head_transpose" { class: Class::View };
     /// Some rows and columns; in a resolved graph a view.
     Slice "slice" { class: Class::View };
     /// The largest elements of each row by magnitude, as many as the result has, in order.

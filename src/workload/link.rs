@@ -163,7 +163,7 @@ fn options(
     };
     let heads = count("heads", &operator.heads, has_heads, 1)?;
     Ok(GemmOptions {
-        batch: count("batch", &operator.batch, is_gemm || kind.is_carried(), 1)?,
+        batch: count("batch", &operator.batch, is_gemm || kind.is_carried() || kind == OperatorKind::HeadTranspose, 1)?,
         heads,
         kv_heads: count("kv_heads", &operator.kv_heads, has_groups, heads)?,
         transpose_a: flag("transpose_a", &operator.transpose_a)?,
@@ -174,8 +174,10 @@ fn options(
 
 /// Whether a function takes heads.
 fn has_heads(kind: OperatorKind) -> bool {
-    use OperatorKind::{Contract, DecayMask, HeadScale, Outer, Rotary, Scan, ScanBefore, Softmax, SoftmaxGrad};
-    matches!(kind, Softmax | SoftmaxGrad | Rotary | HeadScale | Outer | Contract | Scan | ScanBefore | DecayMask)
+    use OperatorKind::{Contract, DecayMask, HeadScale, Outer, Scan, ScanBefore};
+    use OperatorKind::{HeadTranspose, Rotary, Softmax, SoftmaxGrad};
+    let of_recurrences = matches!(kind, HeadScale | Outer | Contract | Scan | ScanBefore | DecayMask);
+    of_recurrences || matches!(kind, Softmax | SoftmaxGrad | Rotary | HeadTranspose)
 }
 
 /// Lines and pixels, kernels, steps and paddings stay below this.

@@ -2,12 +2,14 @@
 //!
 //! `docs/workload-format.md` describes the file.
 
+mod carried;
 mod declare;
 mod divide;
 mod dynamic;
 mod epilogue;
 mod form;
 mod graph;
+mod head_swap;
 mod held;
 mod image;
 mod infer;
@@ -34,9 +36,11 @@ mod uses;
 use std::ops::Range;
 use std::path::Path;
 
+pub use carried::Chains;
 pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};
+pub use head_swap::HeadSwap;
 pub use image::ImageOptions;
 pub use kernels::{Moved, kernel_of, least_launches, least_moved_bytes, most_elements, moved, stored_macs_by_type};
 pub use kind::{OperatorKind, Phase};

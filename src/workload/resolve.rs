@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::form::{GemmForm, GemmOptions};
 use super::graph::{Operator, OperatorId, Tensor, TensorId, TensorRole, View};
+use super::head_swap::HeadSwap;
 use super::image::{ImageOptions, Window};
 use super::kind::OperatorKind;
 use super::link::Linked;
@@ -54,7 +55,12 @@ impl Builder {
             let base = self.tensors[of].view.map_or(of, |view| view.base);
             let role = self.tensors[base].role;
             let is_part = linked.kind == OperatorKind::Slice;
-            self.tensors[id].view = Some(View { base, of, is_part, transposed: false, gathered: false, window: None });
+            let (shape, options) = ((self.tensors[of].rows, self.tensors[of].columns), &linked.options);
+            let swap = (linked.kind == OperatorKind::HeadTranspose)
+                .then(|| HeadSwap::new(shape, options.batch, options.heads))
+                .flatten();
+            let view = View { base, of, is_part, transposed: false, gathered: false, window: None, swap };
+            self.tensors[id].view = Some(view);
             if role == TensorRole::Weight {
                 self.tensors[id].role = role;
             }
@@ -193,7 +199,7 @@ impl Builder {
         let base = self.tensors[of].view.map_or(of, |view| view.base);
         // Only a shape that a file gives a tensor stays between.
         let of = if self.tensors[of].name == self.tensors[base].name { base } else { of };
-        let view = View { base, of, is_part: false, transposed, gathered, window };
+        let view = View { base, of, is_part: false, transposed, gathered, window, swap: None };
         let same = |t: &Tensor| t.view == Some(view) && (t.rows, t.columns) == (rows, columns);
         if let Some((known, _)) = self.tensors.iter_enumerated().find(|(_, t)| same(t)) {
             return known;

@@ -221,7 +221,7 @@ fn a100(sets: &[&str]) -> Gpu {
 
 fn training(recompute: model::Recompute) -> workload::Workload {
     let (architecture, sequence) = model::preset("gpt-13b").expect("a preset");
-    let of_a_preset = options(architecture, model::Phase::Training);
+    let of_a_preset = options(&architecture, model::Phase::Training);
     let text = model::write(&model::Options {
         name: "gpt-13b".to_owned(),
         batch: 2,

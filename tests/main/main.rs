@@ -64,6 +64,7 @@ mod search;
 mod sequences;
 mod serving;
 mod serving_experts;
+mod serving_hybrids;
 mod serving_rounds;
 mod small_pods;
 mod sparsity;

@@ -9,10 +9,10 @@ use rdusim::sim::{check_size, simulate};
 use rdusim::workload::{self, OperatorKind, Workload};
 
 /// One sequence of 512 tokens, dense, in bf16.
-pub(crate) fn options(architecture: Architecture, phase: Phase) -> Options {
+pub(crate) fn options(architecture: &Architecture, phase: Phase) -> Options {
     Options {
         name: "model".to_owned(),
-        architecture,
+        architecture: *architecture,
         phase,
         batch: 1,
         sequence: 512,
@@ -56,7 +56,7 @@ fn macs(workload: &Workload) -> u64 {
 #[test]
 fn presets_have_their_published_parameters() {
     for preset in PRESETS {
-        let found = graph(&options(preset.architecture, Phase::Forward)).parameters() as f64;
+        let found = graph(&options(&preset.architecture, Phase::Forward)).parameters() as f64;
         let error = (found / preset.parameters as f64 - 1.0).abs();
         assert!(error < 0.01, "{}: {found} parameters, published {}", preset.name, preset.parameters);
     }
@@ -68,7 +68,7 @@ fn presets_have_their_published_parameters() {
 fn a_training_step_of_gpt_has_its_published_flop() {
     for name in ["gpt2-xl", "gpt-13b"] {
         let (architecture, _) = preset(name).expect("a preset");
-        let step = options(architecture, Phase::Training);
+        let step = options(&architecture, Phase::Training);
         let (s, l, h, v) = (
             step.sequence as f64,
             architecture.layers as f64,
@@ -83,9 +83,9 @@ fn a_training_step_of_gpt_has_its_published_flop() {
 
 #[test]
 fn recomputing_adds_one_forward_pass_of_the_layers() {
-    let saved = options(small(3), Phase::Training);
+    let saved = options(&small(3), Phase::Training);
     let again = Options { recompute: Recompute::Full, ..saved.clone() };
-    let forward = graph(&options(small(3), Phase::Forward));
+    let forward = graph(&options(&small(3), Phase::Forward));
     let in_layers: u64 = forward
         .operators
         .iter_enumerated()
@@ -97,7 +97,7 @@ fn recomputing_adds_one_forward_pass_of_the_layers() {
 
 #[test]
 fn selective_recomputation_adds_the_scores_of_attention() {
-    let saved = options(small(3), Phase::Training);
+    let saved = options(&small(3), Phase::Training);
     let selective = graph(&Options { recompute: Recompute::Selective, ..saved.clone() });
     let saved = graph(&saved);
     let of_name = |name: &str| selective.operators.iter().find(|op| op.name == name);
@@ -115,7 +115,7 @@ fn selective_recomputation_adds_the_scores_of_attention() {
 
 #[test]
 fn every_matrix_is_updated_once_a_layer() {
-    let step = graph(&options(small(3), Phase::Training));
+    let step = graph(&options(&small(3), Phase::Training));
     let updates: Vec<_> = step.operators.iter().filter(|op| op.kind == OperatorKind::AdamUpdate).collect();
     // Six matrices a layer, and the tables of tokens and positions.
     assert_eq!(updates.len(), 8);
@@ -124,7 +124,7 @@ fn every_matrix_is_updated_once_a_layer() {
 
 #[test]
 fn repeated_layers_count_as_often_as_they_run() {
-    let (one, three) = (graph(&options(small(1), Phase::Forward)), graph(&options(small(3), Phase::Forward)));
+    let (one, three) = (graph(&options(&small(1), Phase::Forward)), graph(&options(&small(3), Phase::Forward)));
     for mode in Mode::ALL {
         let (one, three) = (run(&one, mode), run(&three, mode));
         let layer = |outcome: &Outcome, repeat| -> Vec<(String, u64, u64)> {
@@ -140,7 +140,7 @@ fn repeated_layers_count_as_often_as_they_run() {
 
 #[test]
 fn fused_attention_keeps_its_scores_on_chip() {
-    let workload = graph(&options(small(2), Phase::Forward));
+    let workload = graph(&options(&small(2), Phase::Forward));
     let (kbk, fused) = (run(&workload, Mode::Kbk).traffic(), run(&workload, Mode::Fused).traffic());
     assert!(kbk.by_tensor["s"].off_chip_write_bytes > 0);
     assert!(!fused.by_tensor.contains_key("s") && !fused.by_tensor.contains_key("p"));
@@ -150,7 +150,7 @@ fn fused_attention_keeps_its_scores_on_chip() {
 #[test]
 fn a_grouped_query_reads_its_cache_once() {
     let grouped = Architecture { kv_heads: 2, ..small(1) };
-    let decode = Options { batch: 3, ..options(grouped, Phase::Decode) };
+    let decode = Options { batch: 3, ..options(&grouped, Phase::Decode) };
     let workload = graph(&decode);
     let traffic = run(&workload, Mode::Kbk).traffic();
     // 3 sequences of 512 tokens, 2 heads of 16, bf16.
@@ -174,9 +174,9 @@ fn what_cannot_be_trained_is_named() {
 
 #[test]
 fn heads_that_do_not_divide_are_refused() {
-    let odd = options(Architecture { heads: 5, kv_heads: 5, ..small(1) }, Phase::Forward);
+    let odd = options(&Architecture { heads: 5, kv_heads: 5, ..small(1) }, Phase::Forward);
     assert_eq!(write(&odd).expect_err("is refused").title(), "5 heads do not divide the width 64");
-    let odd = options(Architecture { kv_heads: 3, ..small(1) }, Phase::Forward);
+    let odd = options(&Architecture { kv_heads: 3, ..small(1) }, Phase::Forward);
     assert_eq!(write(&odd).expect_err("is refused").title(), "3 key and value heads do not divide the 4 heads");
 }
 
@@ -305,7 +305,7 @@ fn decoder_layers_stay_near_the_reference_model() {
         let (hidden, heads, kv_heads) = (128, 4, if name == "gpt2" { 4 } else { 2 });
         let layer = Architecture { hidden, layers: 1, heads, kv_heads, feed_forward: 256, vocabulary: 256, ..of_model };
         let optimizer = "sgd".to_owned();
-        let workload = graph(&Options { batch: 2, sequence: 48, context: 200, optimizer, ..options(layer, phase) });
+        let workload = graph(&Options { batch: 2, sequence: 48, context: 200, optimizer, ..options(&layer, phase) });
         for (mode, most) in [(Mode::Kbk, 0.04), (Mode::Fused, 0.02)] {
             let configuration = compile(&chip, &workload, mode).expect("it fits");
             check_size(&chip, &workload, &configuration).expect("every operator is one that the reference model runs");

@@ -111,7 +111,7 @@ fn small(name: &str, phase: Phase) -> Options {
     let sizes =
         Architecture { hidden: 24, layers: 2, heads: 4, kv_heads: 4, feed_forward: 40, vocabulary: 23, ..architecture };
     let kv_heads = if architecture.kv_heads < architecture.heads { 2 } else { 4 };
-    let plain = options(Architecture { kv_heads, ..sizes }, phase);
+    let plain = options(&Architecture { kv_heads, ..sizes }, phase);
     Options { name: name.to_owned(), batch: 2, sequence: 9, context: 11, ..plain }
 }
 

@@ -43,7 +43,7 @@ fn two_layers() -> Workload {
     architecture.layers = 2;
     architecture.vocabulary = 512;
     let phase = model::Phase::Forward;
-    let text = model::write(&model::Options { sequence, context: sequence, ..options(architecture, phase) });
+    let text = model::write(&model::Options { sequence, context: sequence, ..options(&architecture, phase) });
     workload::parse("two layers", &text.expect("a workload"), &[], 0).expect("a graph")
 }
 

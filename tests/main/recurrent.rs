@@ -1,5 +1,6 @@
 //! Linear recurrences: scans, their factors, convolutions along rows, layers of Mamba-2 and hybrids of them.
 
+use crate::first_steps::rdusim;
 use crate::kinds::{hold, violations};
 use crate::sums;
 use proptest::prelude::*;
@@ -127,6 +128,24 @@ fn the_engines_agree_on_long_recurrences() {
     }
 }
 
+/// Chunks of a layer whose heads share B and C in groups: states are read in pieces of a row of a state, in whole bursts.
+#[test]
+fn the_engines_agree_on_chunks_of_groups() {
+    let chip = sums::chip(&[]);
+    let sizes = |m: Mamba| Mamba { layers: 1, heads: 8, head: 16, state: 24, groups: 4, span: 16, ..m };
+    let options = Options { sequence: 64, context: 64, ..small(Phase::Prefill, sizes) };
+    let workload = graph(&options);
+    let named = |name: &str| workload.tensors.iter_enumerated().find(|(_, t)| t.name == name).expect("a tensor");
+    let (flat, states) = named("mamba_s_flat");
+    assert_eq!((states.rows, states.columns), (2 * 4, 8 * 16 * 24));
+    assert_eq!(workload.piece_elements(flat), Some(24));
+    assert_eq!(workload.piece_elements(named("mamba_s_before").0), None);
+    for mode in [Mode::Kbk, Mode::Fused] {
+        let configuration = compile(&chip, &workload, mode).expect("it fits");
+        println!("{}", hold(&chip, &workload, &configuration, &format!("groups {mode:?}"), 0.08));
+    }
+}
+
 #[test]
 fn rows_that_carry_a_state_are_not_split() {
     let chip = sums::chip(&[]);
@@ -194,6 +213,31 @@ fn shapes_that_are_no_recurrence_are_refused() {
     }
 }
 
+/// Mamba-2 on the kinds of chips that divide rows elsewhere, through the binary: prefill in chunks and row by row, decoding; on a wafer
+/// as a pipeline too.
+#[test]
+fn tiles_wafers_and_arrays_run_recurrences() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let run = |words: &str| {
+        let (code, stdout, stderr) = rdusim(directory.path(), &words.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(code, Some(0), "{words}: {stderr}");
+        stdout
+    };
+    let size = "--layers 2 --hidden 128 --vocabulary 256 --sequence 256 --batch 2";
+    for (phase, more) in [("prefill", "--chunk 64"), ("forward", "--chunk 1"), ("decode", "")] {
+        run(&format!("model mamba2-130m --phase {phase} {size} {more} -o m.toml"));
+        let pipeline = " --mode fused --set arch.program.execution=pipeline";
+        for (arch, more) in [("gc200", ""), ("bow", ""), ("cs2", ""), ("cs2", pipeline), ("tpu-v4", "")] {
+            let command = if more.is_empty() { "compare" } else { "run" };
+            let found = run(&format!("{command} --arch {arch} --workload m.toml --format json{more}"));
+            let document: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+            for run in document["runs"].as_array().expect("runs") {
+                assert!(run["bound_cycles"].as_u64() <= run["cycles"].as_u64(), "{arch} {phase}");
+            }
+        }
+    }
+}
+
 fn small(phase: Phase, mamba: impl Fn(Mamba) -> Mamba) -> Options {
     let (architecture, _) = preset("mamba2-130m").expect("a preset");
     let of = architecture.extras.mamba.expect("a recurrence");
@@ -218,6 +262,8 @@ fn mamba_and_hybrids_compute_what_they_say() {
         small(Phase::Prefill, |m| m),
         small(Phase::Forward, |m| Mamba { span: 1, groups: 2, ..m }),
         small(Phase::Prefill, |m| Mamba { span: 1, ..m }),
+        small(Phase::Prefill, |m| Mamba { groups: 2, ..m }),
+        small(Phase::Forward, |m| Mamba { heads: 6, groups: 3, ..m }),
         small(Phase::Decode, |m| Mamba { groups: 2, ..m }),
         Options { dtype: "bf16".to_owned(), ..small(Phase::Forward, |m| m) },
         small(Phase::Prefill, hybrid),
@@ -264,7 +310,6 @@ fn what_cannot_be_written_says_why() {
     let refused = |options: Options| write(&options).expect_err("is refused").render(false);
     let odd = Options { sequence: 13, ..small(Phase::Forward, |m| m) };
     assert!(refused(odd).contains("a sequence of 13 tokens is no multiple of the chunk of 4 rows"));
-    assert!(refused(small(Phase::Prefill, |m| Mamba { groups: 2, ..m })).contains("--chunk 1"));
     assert!(refused(small(Phase::Training, |m| m)).contains("scans have no gradient"));
     assert!(
         refused(small(Phase::Forward, |m| Mamba { groups: 3, ..m })).contains("3 groups do not divide the 4 heads")

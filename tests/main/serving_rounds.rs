@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use rdusim::model::{Architecture, Phase};
 use rdusim::pod::{
-    Chunk, Cost, Drafted, Grid, Limits, Load, Mixed, Policy, Range, Request, Round, Served, Server, Service,
-    Speculation, System, replay, serve, stream,
+    Chunk, Cost, Drafted, Grid, Limits, Load, Mixed, Policy, Range, Request, RequestSize, Round, Served, Server,
+    Service, Speculation, System, replay, serve, stream,
 };
 
 use crate::serving::{rdusim, service, serving, system};
@@ -163,7 +163,15 @@ fn one_point(step: f64, mixed: Option<Mixed>) -> Grid {
 }
 
 fn limits(chunk: Option<u64>, drafted: Option<Drafted>) -> Limits {
-    Limits { users: 4, kv_tokens: 1000, prefill_tokens: 1000, prefix_share: 0.0, chunk, drafted }
+    Limits {
+        users: 4,
+        kv_tokens: 1000,
+        size: RequestSize::TOKENS,
+        prefill_tokens: 1000,
+        prefix_share: 0.0,
+        chunk,
+        drafted,
+    }
 }
 
 #[test]

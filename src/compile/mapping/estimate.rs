@@ -256,7 +256,8 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
         }
         _ => nest.tile_rows * row_bytes,
     };
-    let run = run.max(1);
+    let piece = graph.workload.piece_elements(stream.tensor).filter(|_| !stream.weight);
+    let run = piece.map_or(run, |piece| run.min(piece * tensor.dtype.bytes())).max(1);
     payload.div_ceil(run).saturating_mul(run.next_multiple_of(chip.memory[tier].burst_bytes))
 }
 

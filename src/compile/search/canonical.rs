@@ -39,6 +39,8 @@ struct OperatorForm {
 struct TensorForm {
     /// Another shape of a tensor: whether transposed, of which one here, and what its windows take.
     view: Option<(bool, Option<usize>, Option<Window>)>,
+    /// Elements that lie side by side, where rows and heads are exchanged.
+    piece: Option<u64>,
     shape: (u64, u64),
     dtype: Dtype,
     tier: TierId,
@@ -103,6 +105,7 @@ impl<'a> CanonicalForms<'a> {
             let is_made_here = made_here(id);
             TensorForm {
                 view: tensor.view.map(|view| (view.transposed, number.get(&view.base).copied(), view.window)),
+                piece: self.workload.piece_elements(id),
                 shape: (tensor.rows, tensor.columns),
                 dtype: tensor.dtype,
                 tier: self.tiers[id.index()],

@@ -5,7 +5,7 @@ use super::options;
 use crate::diagnostics::Diagnostic;
 use crate::import::{Options, import};
 use crate::model::Phase;
-use crate::workload::{self, Workload};
+use crate::workload::{self, OperatorKind, Workload};
 
 fn config(text: &str, phase: Phase) -> Result<Workload, Diagnostic> {
     let directory = tempfile::tempdir().unwrap();
@@ -65,6 +65,9 @@ fn hybrids_have_their_published_parameters() {
             let found = workload.parameters() as f64;
             assert!((found / parameters - 1.0).abs() < 0.005, "{text}: {found}, published {parameters}");
             let repeated = |name: &str| workload.operators.iter().find(|op| op.name == name).map_or(0, |op| op.repeat);
+            // In chunks, whatever the groups.
+            let masks = workload.operators.iter().filter(|op| op.kind == OperatorKind::DecayMask).count();
+            assert_eq!(masks, usize::from(phase != Phase::Decode), "{text}");
             assert_eq!([repeated("mamba_out"), repeated("feed_up"), repeated("scores")], layers, "{text}");
         }
     }

@@ -8,7 +8,7 @@ use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case};
 use crate::mode::Mode;
-use crate::model::{Part, Phase, write_part};
+use crate::model::{HybridLayers, Part, Phase, write_part};
 use crate::outcome::{Fidelity, Outcome, SectionOutcome, StopReason};
 use crate::program::divided_over_tiers;
 use crate::units::Dtype;
@@ -87,6 +87,8 @@ pub(super) struct Pass {
     pub is_first: bool,
     /// Whether the logits are.
     pub is_last: bool,
+    /// What its layers are, in a model with recurrences.
+    pub hybrid: Option<HybridLayers>,
 }
 
 /// What it takes of the chip.
@@ -235,6 +237,13 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
     };
     let mut options = service.options(pass.phase(), users, tokens);
     options.architecture.layers = layers.max(1);
+    if let (Some(mamba), Some(layers)) = (&mut options.architecture.extras.mamba, pass.hybrid) {
+        *mamba = mamba.with(layers);
+        // A prompt is filled up to whole chunks.
+        if pass.work == Work::Prompts {
+            options.sequence = tokens.next_multiple_of(mamba.chunk_of(tokens));
+        }
+    }
     // Those are kernels of their own.
     options.architecture.extras.experts = None;
     let text = write_part(&options, part)?;
@@ -289,7 +298,8 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     }
     let Some(_) = service.experts() else {
         let workload = graph(service, pass, false)?;
-        return kernels(gpu, service, pass, &workload, service.layers_of_stage());
+        let attending = pass.hybrid.map_or(service.layers_of_stage(), |layers| layers.attention.into());
+        return kernels(gpu, service, pass, &workload, attending);
     };
     let (without, with) = service.mixed_layers();
     let mut sum = ChipTime::default();
@@ -314,7 +324,7 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     })
 }
 
-/// The kernels of a graph, with the attention of so many layers.
+/// The kernels of a graph, with the attention of so many layers, if any has it.
 fn kernels(
     gpu: &Gpu,
     service: &Service,
@@ -335,6 +345,7 @@ fn kernels(
     };
     let call = attending(pass.users, pass.tokens);
     let (cases, with_rotary) = match pass.work {
+        _ if layers == 0 => (Vec::new(), false),
         Work::Prompts => (vec![Case::Prefill(call)], true),
         Work::Tokens { new: 1, .. } => (vec![Case::Decode(call)], false),
         Work::Tokens { new, .. } => (vec![Case::Extend { call, new }], false),

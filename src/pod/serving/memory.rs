@@ -17,7 +17,7 @@ use crate::workload::TensorRole;
 pub struct ServingMemory {
     /// Weights.
     pub weights: u64,
-    /// Keys and values of all users of a replica.
+    /// Keys and values of all users of a replica, and states of recurrences.
     pub kv_cache: u64,
     /// Of a pass: residual stream, widest intermediate, logits.
     pub activations: u64,
@@ -42,7 +42,7 @@ pub struct TierUse {
     pub name: String,
     /// Bytes of weights.
     pub weights: u64,
-    /// Bytes of keys and values.
+    /// Bytes of keys and values, and of states of recurrences.
     pub kv_cache: u64,
     /// Bytes of activations.
     pub activations: u64,
@@ -60,13 +60,19 @@ pub(super) fn of_work(service: &Service, load: &Load, work: Work) -> ServingMemo
     let rows = work.rows(load.micro_batch, load.tokens);
     let up = share.feed_forward * if share.activation == Activation::GatedSilu { 2 } else { 1 };
     let packed = (share.heads + 2 * share.kv_heads) * share.head();
+    // Of a recurrence the masked scores of a row's chunk, or all that is projected.
+    let recurrent = share.extras.mamba.map_or(0, |mamba| {
+        let projected = 2 * mamba.width() + 2 * mamba.of_groups() + u64::from(mamba.heads);
+        let masked = u64::from(mamba.heads) * mamba.chunk_of(load.tokens);
+        if work == Work::Prompts { projected.max(masked) } else { projected }
+    });
     let activation = ELEMENT * share.hidden;
     let (of_experts, exchanged) = service.expert_bytes(rows);
     let of_stage = |stage: u64| ServingMemory {
         weights: service.weight_bytes(stage),
-        kv_cache: (load.batch / p.dp).saturating_mul(load.tokens).saturating_mul(service.kv_bytes_per_token()),
+        kv_cache: (load.batch / p.dp).saturating_mul(service.cache_bytes(stage, load.tokens)),
         activations: rows
-            .saturating_mul(2 * activation + ELEMENT * packed.max(up))
+            .saturating_mul(2 * activation + ELEMENT * packed.max(up).max(recurrent))
             .saturating_add(of_experts)
             .saturating_add(if stage + 1 == p.pp {
                 work.sampled(load.micro_batch) * share.vocabulary * ELEMENT
@@ -102,6 +108,7 @@ pub(super) fn tiers(
         tokens: load.tokens,
         is_first: memory.stage == 0,
         is_last: memory.stage + 1 == service.parallel.pp,
+        hybrid: service.hybrid(memory.stage),
     };
     let workload = graph(service, &pass, false)?;
     let workload = divided_over_tiers(chip, &workload).unwrap_or(workload);

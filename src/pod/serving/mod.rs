@@ -27,7 +27,7 @@ pub use requests::{Arrivals, Request, drawn, read_trace};
 pub use rounds::Round;
 pub use schedule::{Answer, Drafted, Limits, Replayed, Sample, replay};
 pub use served::{Served, serve};
-pub use service::{Load, Parameters, Service};
+pub use service::{Load, Parameters, RequestSize, ServedBlocks, Service};
 pub use speculation::{MOST_DRAFTED, Speculation};
 pub use stream::{DraftUse, Policy, Spread, Streamed, stream};
 pub use time::{Cost, ServedPhase, ServingTime, StepParts};

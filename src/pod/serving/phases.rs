@@ -237,13 +237,14 @@ impl<'s> Server<'s> {
         };
         let flops = self.flops(work, load);
         let sram = self.chips.chip().device().sram_bytes();
-        let cached = match work {
+        let cached = |stage: u64| match work {
             Work::Rows { .. } => 0,
-            _ => load.micro_batch * load.tokens * self.service.kv_bytes_per_token(),
+            _ => load.micro_batch * self.service.cache_bytes(stage, load.tokens),
         };
         // A table of tokens is looked up, not read, where it is no matrix of logits.
-        let read: u64 =
-            (0..p.pp).map(|stage| self.read_bytes(stage).saturating_sub(sram) + cached.saturating_sub(sram)).sum();
+        let read: u64 = (0..p.pp)
+            .map(|stage| self.read_bytes(stage).saturating_sub(sram) + cached(stage).saturating_sub(sram))
+            .sum();
         let rate: f64 = self.chips.chip().device().tiers().iter().map(|tier| tier.bandwidth_bytes_per_s as f64).sum();
         Ok(self.phase(load, &passes, (critical, token_s, time), (flops, read as f64 / rate)))
     }
@@ -315,10 +316,10 @@ impl<'s> Server<'s> {
         };
         let (mut reduce, mut gather) = (0.0, 0.0);
         if p.tp > 1 {
-            let layers = self.service.layers_of_stage();
+            let blocks: u64 = (0..p.pp).map(|stage| self.service.blocks(stage).all()).sum();
             let all = self.collective(&network, CollectiveKind::AllReduce, activation)?;
-            // Behind attention and feed-forward block of each layer, and behind the embedding, whose rows are divided.
-            count(all.by_level(), 2 * layers * p.pp + 1);
+            // Behind attention, recurrence and feed-forward block of each layer, and behind the embedding, whose rows are divided.
+            count(all.by_level(), blocks + 1);
             reduce = all.seconds;
             let logits = work.sampled(load.micro_batch) * self.service.architecture.vocabulary * ELEMENT;
             let logits = self.collective(&network, CollectiveKind::AllGather, logits)?;
@@ -328,9 +329,16 @@ impl<'s> Server<'s> {
         let mut stages = Vec::new();
         for stage in 0..p.pp {
             let (is_first, is_last) = (stage == 0, stage + 1 == p.pp);
-            let pass = Pass { work, users: load.micro_batch, tokens: load.tokens, is_first, is_last };
+            let pass = Pass {
+                work,
+                users: load.micro_batch,
+                tokens: load.tokens,
+                is_first,
+                is_last,
+                hybrid: self.service.hybrid(stage),
+            };
             let chip = self.chips.time(self.stack, self.service, &pass)?;
-            let reductions = 2 * self.service.layers_of_stage() + u64::from(is_first);
+            let reductions = self.service.blocks(stage).all() + u64::from(is_first);
             let tensor_comm = reduce * reductions as f64 + if is_last { gather } else { 0.0 };
             let exchange = experts::exchanged(self.system, self.stack, &self.service.job(rows), chip.products)?;
             let with = self.service.mixed_layers().1;

@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::grid::Grid;
 use super::mixed::Chunk;
 use super::requests::Request;
+use super::service::RequestSize;
 use super::time::Cost;
 use crate::diagnostics::Diagnostic;
 use crate::interrupt;
@@ -29,8 +30,10 @@ const MOST_SAMPLES: usize = 512;
 pub struct Limits {
     /// Requests that run at one time.
     pub users: u64,
-    /// Tokens whose keys and values are held at one time.
+    /// Tokens whose keys and values are held at one time; of a model without any, states.
     pub kv_tokens: u64,
+    /// What a request takes of them.
+    pub size: RequestSize,
     /// Tokens of prompts that start in one iteration; a longer prompt starts alone.
     pub prefill_tokens: u64,
     /// Share of each prompt, from its start, whose keys and values are at hand from requests before.
@@ -42,6 +45,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Units that a request reserves.
+    fn units(&self, request: &Request) -> u64 {
+        self.size.units(request.prompt + request.output)
+    }
+
     /// Tokens of a prompt whose keys and values are at hand; at least one is not.
     pub fn cached(&self, prompt: u64) -> u64 {
         ((prompt as f64 * self.prefix_share) as u64).min(prompt.saturating_sub(1))
@@ -130,7 +138,7 @@ pub struct Replayed {
 /// # Errors
 /// A request that fits no empty replica.
 pub fn replay(requests: &[Request], grid: &Grid, limits: &Limits, replica: u64) -> Result<Replayed, Diagnostic> {
-    if let Some(large) = requests.iter().find(|request| request.prompt + request.output > limits.kv_tokens) {
+    if let Some(large) = requests.iter().find(|request| limits.units(request) > limits.kv_tokens) {
         let title = format!(
             "a request of {} and {} tokens does not fit the {} tokens of keys and values that a replica can hold",
             large.prompt, large.output, limits.kv_tokens
@@ -210,14 +218,14 @@ impl<'r> Replica<'r> {
                 None => admitted == 0 || prompts + request.prompt <= self.limits.prefill_tokens,
             };
             let fits = begun + admitted < self.limits.users
-                && self.reserved + request.prompt + request.output <= self.limits.kv_tokens
+                && self.reserved + self.limits.units(request) <= self.limits.kv_tokens
                 && starts;
             if request.arrival_s > self.now_s || !fits {
                 break;
             }
             prompts += request.prompt;
             left += request.prompt - self.limits.cached(request.prompt);
-            self.reserved += request.prompt + request.output;
+            self.reserved += self.limits.units(request);
             self.next += 1;
         }
         from..self.next
@@ -256,7 +264,7 @@ impl<'r> Replica<'r> {
         }
         self.done.served += self.active.len() as u64;
         self.sample();
-        let (requests, now_s) = (self.requests, self.now_s);
+        let (requests, now_s, limits) = (self.requests, self.now_s, self.limits);
         self.active.retain(|active| {
             if active.left > 0 {
                 return true;
@@ -265,7 +273,7 @@ impl<'r> Replica<'r> {
             self.last_s[active.index] = now_s;
             // The last token needs no keys and values: nothing follows it.
             self.held -= request.prompt + request.output - 1;
-            self.reserved -= request.prompt + request.output;
+            self.reserved -= limits.units(request);
             false
         });
         true
@@ -315,7 +323,9 @@ impl<'r> Replica<'r> {
         let behind = &self.requests[self.next..];
         let waiting = behind.partition_point(|request| request.arrival_s <= self.now_s) as u64;
         let running = (self.active.len() + self.filling.len()) as u64;
-        self.done.samples.push(Sample { at_s: self.now_s, running, waiting, kv_tokens: self.held + self.filled });
+        let size = &self.limits.size;
+        let kv_tokens = running * size.state + if size.grows { self.held + self.filled } else { 0 };
+        self.done.samples.push(Sample { at_s: self.now_s, running, waiting, kv_tokens });
         // Every second one is dropped when there are too many, and from then on not taken: the picture stays even.
         if self.done.samples.len() > 64 * MOST_SAMPLES {
             self.every *= 2;

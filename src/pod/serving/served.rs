@@ -10,6 +10,7 @@ use super::speculation::Speculation;
 use super::time::ServedPhase;
 use crate::diagnostics::Diagnostic;
 use crate::model::Phase;
+use crate::units::ByteSize;
 
 /// A batch that is served.
 #[derive(Debug, Clone)]
@@ -61,6 +62,38 @@ impl Served {
     }
 }
 
+/// What is to be said of what users hold.
+fn of_caches(service: &Service) -> Vec<String> {
+    let mut notes = Vec::new();
+    let all = service.all_blocks();
+    if service.kv_copies() > 1 && all.attention > 0 {
+        notes.push(format!(
+            "tp {} over {} heads of keys and values: {} ranks each hold the same head, so that the caches of a user take {} \
+             times their bytes",
+            service.parallel.tp,
+            service.architecture.kv_heads,
+            service.kv_copies(),
+            service.kv_copies()
+        ));
+    }
+    if let Some(mamba) = service.architecture.extras.mamba {
+        notes.push(format!(
+            "a chip holds {} of states for each user, whatever the context, and {} of keys and values for each token",
+            ByteSize(service.state_bytes()),
+            ByteSize(service.kv_bytes_per_token())
+        ));
+        let groups = u64::from(mamba.groups);
+        if service.parallel.tp > groups {
+            notes.push(format!(
+                "tp {} over {groups} groups of heads of the recurrence: {} ranks each compute the same B and C",
+                service.parallel.tp,
+                service.parallel.tp / groups
+            ));
+        }
+    }
+    notes
+}
+
 /// Prefill of a batch, and a decode step at that context; with `speculation` also a round of it.
 ///
 /// # Errors
@@ -98,22 +131,18 @@ pub fn serve(
         }
     }
     let mut notes = vec![format!(
-        "stack {}: tensor collectives are exposed, two a layer; {}; the host takes {} µs a step and {} µs a token",
+        "stack {}: tensor collectives are exposed, {}; {}; the host takes {} µs a step and {} µs a token",
         stack.kind.name(),
+        if service.architecture.extras.mamba.is_some() {
+            "one behind each recurrence, attention and feed-forward block"
+        } else {
+            "two a layer"
+        },
         if stack.blocking { "a sender waits for its transfer" } else { "transfers run beside computing" },
         stack.step_us,
         stack.token_us
     )];
-    if service.kv_copies() > 1 {
-        notes.push(format!(
-            "tp {} over {} heads of keys and values: {} ranks each hold the same head, so that the caches of a user take {} \
-             times their bytes",
-            service.parallel.tp,
-            service.architecture.kv_heads,
-            service.kv_copies(),
-            service.kv_copies()
-        ));
-    }
+    notes.extend(of_caches(service));
     let spilled = tiers.iter().skip(1).filter(|tier| tier.weights + tier.kv_cache > 0);
     notes.extend(
         spilled.map(|tier| format!("what does not fit the fastest memory lies in {} and moves at its rate", tier.name)),

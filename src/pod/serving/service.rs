@@ -2,7 +2,9 @@
 
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
-use crate::model::{Activation, Architecture, ExpertLoad, Norm, Options, Phase, Position, Sparsity};
+use crate::model::{
+    Activation, Architecture, ExpertLoad, HybridLayers, LayerOrder, Mamba, Norm, Options, Phase, Position, Sparsity,
+};
 
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
@@ -59,6 +61,45 @@ pub struct Parameters {
     pub copied: u64,
 }
 
+/// How the caches of a request grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestSize {
+    /// Bytes of a unit: a token of keys and values, or a state where there are none.
+    pub unit_bytes: u64,
+    /// Units that a request takes whatever its tokens.
+    pub state: u64,
+    /// Each token takes one more.
+    pub grows: bool,
+}
+
+impl RequestSize {
+    /// Tokens alone.
+    pub const TOKENS: Self = Self { unit_bytes: 1, state: 0, grows: true };
+
+    /// Units of a request with so many tokens.
+    pub fn units(&self, tokens: u64) -> u64 {
+        self.state + if self.grows { tokens } else { 0 }
+    }
+}
+
+/// Blocks of a stage; behind each one its tensor ranks add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServedBlocks {
+    /// Attention.
+    pub attention: u64,
+    /// Recurrences of Mamba-2.
+    pub recurrent: u64,
+    /// Feed-forward blocks.
+    pub feeds: u64,
+}
+
+impl ServedBlocks {
+    /// All of them; a norm stands before each.
+    pub fn all(&self) -> u64 {
+        self.attention + self.recurrent + self.feeds
+    }
+}
+
 impl Service {
     /// Refuses what cannot be divided.
     ///
@@ -66,7 +107,15 @@ impl Service {
     /// The count that does not divide another, or a key of `--parallel` that serving has no use for.
     pub fn check(&self) -> Result<(), Diagnostic> {
         let (a, p) = (&self.architecture, &self.parallel);
-        if a.position == Position::Alibi || a.post_norm || a.parallel || a.embedding_norm || !a.causal || !a.output {
+        let mamba = a.extras.mamba;
+        // Hybrids have no positions where their attention has no rotation.
+        if (a.position == Position::Alibi && mamba.is_none())
+            || a.post_norm
+            || a.parallel
+            || a.embedding_norm
+            || !a.causal
+            || !a.output
+        {
             return Err(Diagnostic::new(format!("{}: only pre-norm GPT and Llama layers are modelled", self.model)));
         }
         let idle = [
@@ -89,26 +138,40 @@ impl Service {
             return Err(Diagnostic::new(format!("{}: {what} is {found}, at most {most} is modelled", self.model)));
         }
         self.job(1).check_experts()?;
+        let all = self.all_blocks();
+        let attends = all.attention > 0;
+        let has_width = attends && a.extras.head_width.is_none();
         let pairs = [
-            ("tp", p.tp, "query heads", a.heads),
-            ("tp", p.tp, "columns of the feed-forward block", a.feed_forward),
-            ("heads", a.heads, "columns of the model", a.hidden),
-            ("kv heads", a.kv_heads, "query heads", a.heads),
-            ("pp", p.pp, "layers", a.layers),
+            ("tp", p.tp, "query heads", a.heads, attends),
+            ("tp", p.tp, "columns of the feed-forward block", a.feed_forward, all.feeds > 0),
+            ("heads", a.heads, "columns of the model", a.hidden, has_width),
+            ("kv heads", a.kv_heads, "query heads", a.heads, attends),
+            ("tp", p.tp, "heads of the recurrence", mamba.map_or(0, |m| m.heads.into()), mamba.is_some()),
+            ("pp", p.pp, "layers", a.layers, true),
         ];
-        for (what, divisor, of, number) in pairs {
+        for (what, divisor, of, number, _) in pairs.into_iter().filter(|pair| pair.4) {
             if divisor == 0 || number == 0 || !number.is_multiple_of(divisor) {
                 return Err(Diagnostic::new(format!("{what} = {divisor} does not divide the {number} {of}")));
             }
         }
-        if !a.kv_heads.is_multiple_of(p.tp) && !p.tp.is_multiple_of(a.kv_heads) {
-            let title = format!(
-                "tp = {} neither divides the {} key and value heads nor is a multiple of them",
-                p.tp, a.kv_heads
-            );
-            return Err(Diagnostic::new(title));
+        let shared = [
+            (a.kv_heads, "key and value heads", attends),
+            (mamba.map_or(1, |m| m.groups.into()), "groups of heads of the recurrence", mamba.is_some()),
+        ];
+        for (count, of, _) in shared.into_iter().filter(|shared| shared.2) {
+            if !count.is_multiple_of(p.tp) && !p.tp.is_multiple_of(count) {
+                let title = format!("tp = {} neither divides the {count} {of} nor is a multiple of them", p.tp);
+                return Err(Diagnostic::new(title));
+            }
         }
-        Ok(())
+        match mamba {
+            Some(mamba) if p.pp > 1 && mamba.order.of(0..a.layers) != mamba.counts() => {
+                let title = format!("{}: pp = {}, and the order of its layers is not known", self.model, p.pp);
+                Err(Diagnostic::new(title)
+                    .with_help(format!("use one stage: orders of at most {} layers are kept", LayerOrder::MOST)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses users that cannot be divided.
@@ -149,16 +212,48 @@ impl Service {
         self.architecture.layers / self.parallel.pp
     }
 
+    /// What the layers of a stage are, in a model with recurrences.
+    pub(super) fn hybrid(&self, stage: u64) -> Option<HybridLayers> {
+        let layers = self.layers_of_stage();
+        let of = |mamba: Mamba| match self.parallel.pp {
+            1 => mamba.counts(),
+            _ => mamba.order.of(stage * layers..(stage + 1) * layers),
+        };
+        self.architecture.extras.mamba.map(of)
+    }
+
+    /// Blocks of a stage.
+    pub fn blocks(&self, stage: u64) -> ServedBlocks {
+        let layers = self.layers_of_stage();
+        let (Some(of), Some(mamba)) = (self.hybrid(stage), self.architecture.extras.mamba) else {
+            return ServedBlocks { attention: layers, recurrent: 0, feeds: layers };
+        };
+        let (attention, recurrent) = (of.attention.into(), of.recurrent.into());
+        let behind = if mamba.has_feed { attention + recurrent } else { 0 };
+        ServedBlocks { attention, recurrent, feeds: behind + u64::from(of.feeds) }
+    }
+
+    /// Blocks of the model.
+    pub fn all_blocks(&self) -> ServedBlocks {
+        let whole = Self { parallel: Parallel { pp: 1, ..self.parallel }, ..self.clone() };
+        whole.blocks(0)
+    }
+
+    fn stages(&self) -> std::ops::Range<u64> {
+        0..self.parallel.pp
+    }
+
     /// The widths of a chip's share of a stage.
     pub(super) fn share(&self) -> Architecture {
         let (a, t) = (self.architecture, self.parallel.tp);
         let mut extras = a.extras;
-        extras.head_width = (t > 1).then(|| a.head());
+        extras.head_width = (t > 1).then(|| a.head()).or(extras.head_width);
+        extras.mamba = extras.mamba.map(|mamba| mamba.share(t));
         Architecture {
             layers: self.layers_of_stage(),
-            heads: a.heads / t,
+            heads: (a.heads / t).max(1),
             kv_heads: self.kv_heads_of_chip(),
-            feed_forward: a.feed_forward / t,
+            feed_forward: (a.feed_forward / t).max(1),
             vocabulary: a.vocabulary.div_ceil(t),
             extras,
             ..a
@@ -179,24 +274,30 @@ impl Service {
         let kept = |elements: u64| (elements as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
         let matrices = if share.activation == Activation::GatedSilu { 3 } else { 2 };
         let (wide, narrow) = (share.heads * share.head(), share.kv_heads * share.head());
-        let layer = |width: u64| share.hidden * (2 * wide + 2 * narrow + matrices * width);
-        let biases = if share.bias {
-            (wide + 2 * narrow + (matrices - 1) * share.feed_forward, 2 * share.hidden)
-        } else {
-            (0, 0)
-        };
+        let blocks = self.blocks(stage);
+        let attention = share.hidden * (2 * wide + 2 * narrow);
+        let fed = |width: u64| share.hidden * matrices * width;
+        // Of a layer: columns that ranks divide, and rows behind a sum.
+        let biases = |of: (u64, u64)| if share.bias { of } else { (0, 0) };
+        let (of_attention, of_feed) =
+            (biases((wide + 2 * narrow, share.hidden)), biases(((matrices - 1) * share.feed_forward, share.hidden)));
         // In a layer with experts every token meets the block that they share, if there is one.
-        let (without, with) = self.mixed_layers();
+        let with = self.mixed_layers().1;
+        let without = blocks.feeds.saturating_sub(with);
         let experts = self.expert_parameters();
         let shared = self.experts().map_or(0, |experts| experts.shared / self.parallel.tp);
         let norm = share.hidden * if share.norm == Norm::Layer { 2 } else { 1 };
         let table = share.vocabulary * share.hidden;
+        let recurrent = share.extras.mamba.map_or(0, |mamba| kept(mamba.matrices(share.hidden)) + mamba.vectors());
+        let layers_fed = |layers: u64, width: u64| layers * kept(fed(width));
         let mut all = Parameters {
-            own: without * kept(layer(share.feed_forward))
-                + with * kept(layer(shared))
-                + share.layers * biases.0
+            own: blocks.attention * (kept(attention) + of_attention.0)
+                + layers_fed(without, share.feed_forward)
+                + layers_fed(with, shared)
+                + blocks.feeds * of_feed.0
+                + blocks.recurrent * recurrent
                 + experts.own,
-            copied: share.layers * (biases.1 + 2 * norm) + experts.copied,
+            copied: blocks.attention * of_attention.1 + blocks.feeds * of_feed.1 + blocks.all() * norm + experts.copied,
         };
         let is_last = stage + 1 == self.parallel.pp;
         if stage == 0 {
@@ -225,9 +326,46 @@ impl Service {
         (0..self.parallel.pp).map(|stage| self.weight_bytes(stage)).max().unwrap_or(0)
     }
 
-    /// Bytes of keys and values that a chip of any stage holds for a token of a user.
+    /// Bytes of keys and values that a chip of a stage holds for a token of a user.
+    pub fn kv_bytes_of_stage(&self, stage: u64) -> u64 {
+        2 * ELEMENT * self.blocks(stage).attention * self.kv_heads_of_chip() * self.architecture.head()
+    }
+
+    /// Bytes of states that a chip of a stage holds for a user, whatever the context: those of recurrences, and inputs of their
+    /// convolutions.
+    pub fn state_bytes_of_stage(&self, stage: u64) -> u64 {
+        let held = self.share().extras.mamba.map_or(0, |mamba| mamba.held());
+        ELEMENT * self.blocks(stage).recurrent * held
+    }
+
+    /// Bytes that a chip of a stage holds for a user with so many tokens.
+    pub fn cache_bytes(&self, stage: u64, tokens: u64) -> u64 {
+        tokens.saturating_mul(self.kv_bytes_of_stage(stage)).saturating_add(self.state_bytes_of_stage(stage))
+    }
+
+    /// Bytes of keys and values that a chip of the stage with most of them holds for a token of a user.
     pub fn kv_bytes_per_token(&self) -> u64 {
-        2 * ELEMENT * self.layers_of_stage() * self.kv_heads_of_chip() * self.architecture.head()
+        self.stages().map(|stage| self.kv_bytes_of_stage(stage)).max().unwrap_or(0)
+    }
+
+    /// What users hold on a chip, in words.
+    pub fn cache_name(&self) -> &'static str {
+        if self.architecture.extras.mamba.is_some() { "states, keys, values" } else { "keys and values" }
+    }
+
+    /// What a request takes of the caches of the fullest chip, in tokens of keys and values: nothing but its tokens, or with states as
+    /// many more; where there are no keys and values, a state is the unit.
+    pub fn request_size(&self) -> RequestSize {
+        let (each, state) = (self.kv_bytes_per_token(), self.state_bytes());
+        match each {
+            0 => RequestSize { unit_bytes: state.max(1), state: 1, grows: false },
+            _ => RequestSize { unit_bytes: each, state: state.div_ceil(each), grows: true },
+        }
+    }
+
+    /// Bytes of states of a user on the chip that has most of them.
+    pub fn state_bytes(&self) -> u64 {
+        self.stages().map(|stage| self.state_bytes_of_stage(stage)).max().unwrap_or(0)
     }
 
     /// FLOP of products for `new` tokens of one user, the last of a context, all with logits.
@@ -242,13 +380,21 @@ impl Service {
         let a = &self.architecture;
         let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
         let (wide, narrow) = (a.heads * a.head(), a.kv_heads * a.head());
-        let products = match self.experts() {
-            None => (a.hidden * (2 * wide + 2 * narrow + matrices * a.feed_forward)) as f64,
-            Some(_) => (a.hidden * (2 * wide + 2 * narrow)) as f64 + self.fed_products() / a.layers as f64,
+        let blocks = self.all_blocks();
+        let of_attention = (blocks.attention * a.hidden * (2 * wide + 2 * narrow)) as f64;
+        let fed = match self.experts() {
+            None => (blocks.feeds * a.hidden * matrices * a.feed_forward) as f64,
+            Some(_) => self.fed_products(),
         };
+        // Of a state every element is multiplied and added to twice: once it takes a token, once it gives one.
+        let (of_recurrences, of_states) = a.extras.mamba.map_or((0, 0), |mamba| {
+            (blocks.recurrent * mamba.matrices(a.hidden), blocks.recurrent * 2 * mamba.width() * u64::from(mamba.state))
+        });
+        let products = of_attention + fed + of_recurrences as f64;
         let (count, first) = (count as f64, first as f64);
         let keys = count * first + count * (count - 1.0) / 2.0;
-        let layer = 2.0 * count * products * self.density.unwrap_or(1.0) + 4.0 * keys * wide as f64;
-        a.layers as f64 * layer + 2.0 * (a.hidden * a.vocabulary) as f64
+        let layers = 2.0 * count * (products * self.density.unwrap_or(1.0) + of_states as f64)
+            + 4.0 * keys * (blocks.attention * wide) as f64;
+        layers + 2.0 * (a.hidden * a.vocabulary) as f64
     }
 }

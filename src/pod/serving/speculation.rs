@@ -36,6 +36,13 @@ impl Speculation {
             let title = format!("`--accept` is {}, expected a probability from 0 to 1", self.accept);
             return Err(Diagnostic::new(title));
         }
+        if let Some(of) = [target, &self.draft].into_iter().find(|of| of.architecture.extras.mamba.is_some()) {
+            let title = format!(
+                "`--draft`: {} has Mamba-2 layers: states as they were before tokens that are rejected are not modelled",
+                of.model
+            );
+            return Err(Diagnostic::new(title).with_help("leave `--draft` out"));
+        }
         let (own, drafted) = (target.architecture.vocabulary, self.draft.architecture.vocabulary);
         if own != drafted {
             let title = format!(

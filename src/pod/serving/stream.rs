@@ -130,11 +130,12 @@ pub fn stream(
     let room = kv_room(system, (&one, drafting.as_ref()), &passes);
     let kv_tokens = policy.kv_tokens.map_or(room.0, |tokens| tokens.min(room.1));
     // More users than have room, or than there are requests, never run at one time.
-    let least = requests.iter().map(|request| request.prompt + request.output).min().unwrap_or(1);
+    let size = service.request_size();
+    let least = requests.iter().map(|request| size.units(request.prompt + request.output)).min().unwrap_or(1).max(1);
     let able = runs_at_once.min((kv_tokens / least).max(1));
     let Policy { users, prefill_tokens, prefix_share, chunk, seed, .. } = *policy;
     let drafted = speculation.map(|of| Drafted { tokens: of.tokens, accept: of.accept, seed });
-    let limits = Limits { users, kv_tokens, prefill_tokens, prefix_share, chunk, drafted };
+    let limits = Limits { users, kv_tokens, size, prefill_tokens, prefix_share, chunk, drafted };
     // The least prefill is of what is not at hand, or of what is.
     let parts = [limits.cached(shortest), shortest - limits.cached(shortest)];
     let least = parts.into_iter().filter(|&part| part > 0).min().unwrap_or(1);
@@ -270,6 +271,13 @@ impl Policy {
             );
             return Err(Diagnostic::new(title).with_help("use tp in place of pp, or leave `--prefill-chunk` out"));
         }
+        if service.architecture.extras.mamba.is_some() {
+            let title = format!(
+                "`--prefill-chunk`: {} has Mamba-2 layers: passes of parts of prompts that go on from a state are not modelled",
+                service.model
+            );
+            return Err(Diagnostic::new(title).with_help("leave `--prefill-chunk` out"));
+        }
         if drafts {
             let title = "`--prefill-chunk` and `--draft`: a round that carries prompts is not modelled";
             return Err(Diagnostic::new(title).with_help("leave one of them out"));
@@ -310,7 +318,7 @@ fn kv_room(system: &System, (service, draft): (&Service, Option<&Speculation>), 
     let drafting = draft.map_or_else(ServingMemory::default, |of| passes.most_bytes(&of.draft, 1));
     let turn = |memory: &ServingMemory| memory.activations.saturating_add(memory.buffers);
     let used = own.weights.saturating_add(drafting.weights).saturating_add(turn(&own).max(turn(&drafting)));
-    let each = service.kv_bytes_per_token() + draft.map_or(0, |of| of.draft.kv_bytes_per_token());
+    let each = service.request_size().unit_bytes + draft.map_or(0, |of| of.draft.kv_bytes_per_token());
     let mut capacity = 0;
     let mut room = Vec::new();
     for tier in system.chip.device().tiers() {

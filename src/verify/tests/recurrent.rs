@@ -2,22 +2,29 @@
 
 use super::*;
 
-/// Two layers of Mamba-2, small: sequences of 24 rows in runs of `span`.
-fn mamba(span: u32) -> Workload {
+/// Two layers of Mamba-2, small: sequences of 24 rows in runs of `span`, heads in groups.
+fn mamba(span: u32, (heads, groups): (u32, u16)) -> Workload {
     let (architecture, _) = preset("mamba2-130m").unwrap();
     let mut extras = architecture.extras;
     if let Some(mamba) = &mut extras.mamba {
-        *mamba = crate::model::Mamba { layers: 2, heads: 3, head: 8, state: 10, span, ..*mamba };
+        *mamba = crate::model::Mamba { layers: 2, heads, groups, head: 8, state: 10, span, ..*mamba };
     }
     let sizes = Architecture { hidden: 12, layers: 2, vocabulary: 17, extras, ..architecture };
     let options = Options { dtype: "fp32".to_owned(), ..Options::new("mamba", sizes, Phase::Forward, 2, 24) };
     workload::parse("mamba", &write(&options).unwrap(), &[], 0).unwrap()
 }
 
-/// The form in runs of rows (section 6 of arXiv:2405.21060) against the recurrence row by row, from the same numbers by name, in f64.
+/// The form in runs of rows (section 6 of arXiv:2405.21060) against the recurrence row by row, from the same numbers by name, in f64: every
+/// head takes the columns of its group.
 #[test]
 fn runs_of_rows_give_what_the_recurrence_gives() {
-    let rows = mamba(1);
+    for of in [(3, 1), (6, 3), (4, 2), (4, 4)] {
+        agree(of);
+    }
+}
+
+fn agree(of: (u32, u16)) {
+    let rows = mamba(1, of);
     let inputs = data::inputs(&rows, 5);
     let logits = |workload: &Workload, inputs: &[Option<Matrix>]| {
         let made = reference::graph(workload, inputs);
@@ -26,7 +33,7 @@ fn runs_of_rows_give_what_the_recurrence_gives() {
     };
     let expected = logits(&rows, &inputs);
     for span in [2, 4, 8, 24] {
-        let in_runs = mamba(span);
+        let in_runs = mamba(span, of);
         let of_name = |tensor: &crate::workload::Tensor| {
             let known = rows.tensors.iter().position(|other| other.name == tensor.name && other.view == tensor.view);
             known.and_then(|at| inputs[at].clone())
@@ -36,7 +43,7 @@ fn runs_of_rows_give_what_the_recurrence_gives() {
         let pairs = expected.value.values.iter().zip(&found.value.values);
         let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         // The reference rounds what it stores to fp32.
-        assert!(worst < 1e-4, "runs of {span}: {worst} off");
+        assert!(worst < 1e-4, "runs of {span}, {of:?}: {worst} off");
         let size = expected.value.values.iter().map(|x| x.abs()).fold(0.0, f64::max);
         assert!(size > 0.1, "there is nothing to compare: {size}");
     }
