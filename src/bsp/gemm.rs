@@ -85,7 +85,7 @@ pub struct GemmPlan {
     /// Cycles of all of them.
     pub cycles: f64,
     /// Times that each element of an operand in another format is expanded, over all tiles.
-    pub expansions: f64,
+    pub expansions: [f64; 2],
 }
 
 /// Most passes over one axis.
@@ -275,13 +275,14 @@ impl Planner<'_> {
     }
 
     /// Times that each element of an operand in another format is expanded.
-    fn expansions_of(&self, grid: &Grid) -> f64 {
+    fn expansions_of(&self, grid: &Grid) -> [f64; 2] {
         let [a, b] = self.product.packed;
         let sharers = |sharers: u64| if grid.expands_first { 1 } else { sharers };
         // Rows that stay on their tile are expanded once for all passes over the outputs.
         let again = if grid.depth_passes == 1 { 1 } else { grid.output_passes };
-        let of_a = a.map_or(0, |_| sharers(grid.outputs) * again);
-        (of_a + b.map_or(0, |_| sharers(grid.rows))) as f64
+        let of_a = a.map_or(0, |_| sharers(grid.outputs) * again) as f64;
+        let of_b = b.map_or(0, |_| sharers(grid.rows)) as f64;
+        if grid.swapped { [of_b, of_a] } else { [of_a, of_b] }
     }
 
     /// One tile: the last of an axis may have less than the others, or nothing.

@@ -12,7 +12,8 @@ use crate::arch::{Bsp, SparseKernel};
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::sparsity::BlockMask;
-use crate::workload::{OperatorId, OperatorKind, TensorId, TensorRole, Workload};
+use crate::units::Dtype;
+use crate::workload::{OperatorId, OperatorKind, Tensor, TensorId, TensorRole, Workload};
 
 /// An operator as supersteps. Counts are of one run.
 #[derive(Debug, Clone)]
@@ -79,10 +80,10 @@ struct Layout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     extents: [u64; 4],
-    dtype: crate::units::Dtype,
+    dtype: Dtype,
     home: (bool, bool),
     /// Bytes of an element of the second operand, where it is stored in another format, as bits.
-    packed: Option<u64>,
+    packed: [Option<u64>; 2],
     /// Pixels of windows, and of their halo.
     pixels: [Option<(u64, u64)>; 2],
     /// In units of 4 KiB.
@@ -171,7 +172,8 @@ impl<'a> Operators<'a> {
         let home = (self.claims(op, a), self.claims(op, b));
         self.layout[workload.base(operator.output).index()] =
             Some(Layout { by: op.index(), program: self.program_of[op.index()] });
-        let (dtype, form) = (workload.tensors[a].dtype, workload.form(op));
+        let (dtype, packed) = operand_types(chip, [&workload.tensors[a], &workload.tensors[b]]);
+        let form = workload.form(op);
         let form = form.unwrap_or(crate::workload::GemmForm::plain(1, 1, 1));
         let product = Product {
             count: form.instances * form.heads,
@@ -183,13 +185,16 @@ impl<'a> Operators<'a> {
             b_home: home.1,
             available,
             windows: [a, b].map(|t| windows(workload, t)),
-            packed: [None, workload.tensors[b].packed_element_bytes()],
+            packed,
         };
         let dense = self.dense(&product);
         let bytes = dtype.bytes() as f64;
         let all = form.dense_macs();
-        let elements = (form.instances * form.heads * form.n * form.k) as f64;
-        let (packed, expanded) = product.packed[1].map_or((0.0, 0.0), |packed| (packed, elements * dense.expansions));
+        let elements = [form.m, form.n].map(|lines| (form.instances * form.heads * lines * form.k) as f64);
+        let [of_a, of_b] =
+            [0, 1].map(|side| if packed[side].is_some() { elements[side] * dense.expansions[side] } else { 0.0 });
+        let expanded = of_a + of_b;
+        let packed_read = of_a * packed[0].unwrap_or(0.0) + of_b * packed[1].unwrap_or(0.0);
         let stored = workload.stored_macs(op);
         let weight = workload.tensors[b].mask.clone();
         let result = workload.tensors[operator.output].mask.clone();
@@ -225,7 +230,7 @@ impl<'a> Operators<'a> {
             macs,
             zero_macs: if has_mask && !is_sparse { all.saturating_sub(stored) } else { 0 },
             expanded,
-            memory_read: macs as f64 * (bytes / 16.0 + bytes / gemm_lanes(chip, dtype)) + expanded * packed,
+            memory_read: macs as f64 * (bytes / 16.0 + bytes / gemm_lanes(chip, dtype)) + packed_read,
             memory_write: macs as f64 * bytes / gemm_lanes(chip, dtype) / 4.0 + expanded * bytes,
             stream_reads: Vec::new(),
             stream_writes: Vec::new(),
@@ -245,7 +250,7 @@ impl<'a> Operators<'a> {
             extents: [product.count, product.m, product.n, product.k],
             dtype: product.dtype,
             home: (product.a_home, product.b_home),
-            packed: product.packed[1].map(f64::to_bits),
+            packed: product.packed.map(|packed| packed.map(f64::to_bits)),
             pixels: product.windows.map(|of| of.map(|of| (of.elements as u64, of.halo as u64))),
             available: available as u64,
         };
@@ -253,7 +258,7 @@ impl<'a> Operators<'a> {
             return known.clone();
         }
         let rounded = Product { available: available * MEMORY_STEP, ..*product };
-        let none = GemmPlan { grid: gemm::Grid::default(), steps: Vec::new(), cycles: 0.0, expansions: 0.0 };
+        let none = GemmPlan { grid: gemm::Grid::default(), steps: Vec::new(), cycles: 0.0, expansions: [0.0; 2] };
         let plan = gemm::plan(self.chip, &rounded).unwrap_or(none);
         self.caches.known.insert(key, plan.clone());
         plan
@@ -429,16 +434,27 @@ fn repeated(mut plan: SparsePlan, passes: u64) -> SparsePlan {
 }
 
 /// Results that one load of operands serves.
-fn gemm_lanes(chip: &Bsp, dtype: crate::units::Dtype) -> f64 {
+fn gemm_lanes(chip: &Bsp, dtype: Dtype) -> f64 {
     chip.tile.macs.get(&dtype).map_or(1.0, |&macs| macs as f64 / 4.0)
 }
 
-/// Where a second operand in another format is expanded, in words.
+/// The type that two operands are multiplied in, and bytes of an element of each where that is expanded to it: it is stored in another
+/// format, or of a type that the units lack.
+pub(super) fn operand_types(chip: &Bsp, operands: [&Tensor; 2]) -> (Dtype, [Option<f64>; 2]) {
+    let of = operands[0].dtype;
+    let wide = chip.emulated.get(&of).copied();
+    let packed = operands.map(|tensor| {
+        tensor.packed_element_bytes().or_else(|| wide.map(|_| tensor.unmasked_bytes() as f64 / tensor.dense_elements()))
+    });
+    (wide.unwrap_or(of), packed)
+}
+
+/// Where operands in another format are expanded, in words.
 fn told_expansion(product: &Product, grid: &gemm::Grid) -> &'static str {
-    match (product.packed[1], grid.expands_first) {
-        (None, _) => "",
-        (Some(_), true) => ", expanded where it lies",
-        (Some(_), false) => ", expanded where it is multiplied",
+    match (product.packed, grid.expands_first) {
+        ([None, None], _) => "",
+        (_, true) => ", expanded where it lies",
+        (_, false) => ", expanded where it is multiplied",
     }
 }
 

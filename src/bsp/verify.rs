@@ -2,6 +2,7 @@
 
 use super::execute::{Executed, execute};
 use super::gemm::{self, Product};
+use super::operators::operand_types;
 use super::sparse::{Blocks, SparseProduct, execute_sparse};
 use crate::arch::{Bsp, SparseKernel};
 use crate::diagnostics::Diagnostic;
@@ -30,7 +31,7 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
     for (op, operator) in workload.operators.iter_enumerated() {
         if let Some(form) = workload.form(op).filter(|_| operator.kind == OperatorKind::Gemm) {
             let (a, b) = (&workload.tensors[operator.inputs[0]], &workload.tensors[operator.inputs[1]]);
-            forms.push((operator.name.clone(), form, a.dtype, (b.mask.clone(), b.packed_element_bytes())));
+            forms.push((operator.name.clone(), form, a.dtype, (b.mask.clone(), operand_types(chip, [a, b]))));
         }
     }
     let needed = forms
@@ -48,7 +49,7 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
     }
     let available = chip.planner.memory_share * chip.tile.sram_bytes as f64;
     let mut list = Vec::with_capacity(forms.len());
-    for (operator, form, dtype, (mask, packed)) in forms {
+    for (operator, form, own, (mask, (dtype, packed))) in forms {
         let extents = [form.m, form.n, form.k];
         let kernel = chip.planner.sparse;
         if let Some(mask) = mask.filter(|_| kernel != SparseKernel::Dense && form.heads * form.instances == 1) {
@@ -71,15 +72,12 @@ pub fn verify(chip: &Bsp, workload: &Workload, seed: u64, most_macs: u64) -> Res
             b_home: true,
             available,
             windows: [None; 2],
-            packed: [None, packed],
+            packed,
         };
         let plan = gemm::plan(chip, &product);
         let run = plan.and_then(|plan| Some((execute(chip, &product, &plan.grid, seed)?, plan.grid.tiles())));
         let Some((executed, tiles)) = run else {
-            return Err(Diagnostic::new(format!(
-                "operator `{operator}` multiplies {dtype}, which {} cannot",
-                chip.name
-            )));
+            return Err(Diagnostic::new(format!("operator `{operator}` multiplies {own}, which {} cannot", chip.name)));
         };
         list.push(VerifiedProduct { operator, extents, tiles, executed });
     }

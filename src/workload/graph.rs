@@ -101,11 +101,14 @@ impl Tensor {
         if self.packed.is_some() { self.stored_bytes() } else { self.dense_bytes() }
     }
 
+    /// Elements, stored or not; at least one.
+    pub fn dense_elements(&self) -> f64 {
+        (self.rows as f64 * self.columns as f64).max(1.0)
+    }
+
     /// Bytes of an element with its share of the scales, of a tensor that is expanded before it is multiplied.
     pub fn packed_element_bytes(&self) -> Option<f64> {
-        self.packed
-            .filter(|_| self.is_expanded())
-            .map(|_| self.stored_bytes() as f64 / (self.rows as f64 * self.columns as f64).max(1.0))
+        self.packed.filter(|_| self.is_expanded()).map(|_| self.stored_bytes() as f64 / self.dense_elements())
     }
 
     /// Of windows of an image, what of it they take.
