@@ -10,6 +10,7 @@ use crate::diagnostics::Diagnostic;
 use crate::input::{self, FileKind, Override, Root};
 use crate::pod::{self, System};
 use crate::study::sweep::Study;
+use crate::units::Dtype;
 use crate::{import, report};
 
 /// One line a file; if any is refused, every refusal and no line.
@@ -105,7 +106,7 @@ fn described_system(system: &System) -> String {
 /// The data types that a chip multiplies, and those that it multiplies as another.
 fn multiplied(chip: &dyn Device) -> String {
     let native = chip.dtypes().into_iter().filter(|dtype| !chip.emulated().contains_key(dtype));
-    let native: Vec<&str> = native.map(|dtype| dtype.name()).collect();
+    let native: Vec<&str> = native.map(Dtype::name).collect();
     let emulated: Vec<String> = chip.emulated().iter().map(|(of, wide)| format!("{of} as {wide}")).collect();
     let others = if emulated.is_empty() { String::new() } else { format!(", and {}", emulated.join(", ")) };
     format!("; multiplies {}{others}", native.join(", "))

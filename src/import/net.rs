@@ -1,7 +1,7 @@
 //! A network as an import works on it: nodes in topological order, values by number.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use rustc_hash::FxHashMap;
 
@@ -22,8 +22,6 @@ pub(super) struct Value<'a> {
     pub(super) data_type: i64,
     /// What does not depend on the network's inputs.
     pub(super) constant: Option<Constant<'a>>,
-    /// Integers of eight bits stand for it where it is read (`QuantizeLinear`).
-    pub(super) is_quantised: bool,
     pub(super) producer: Option<usize>,
     /// Nodes that read it, each once.
     pub(super) consumers: Vec<usize>,
@@ -58,6 +56,8 @@ pub(super) struct Net<'a> {
     pub(super) inputs: Vec<ValueId>,
     pub(super) outputs: Vec<ValueId>,
     pub(super) opset: i64,
+    /// Values that integers of eight bits stand for where they are read (`QuantizeLinear`).
+    pub(super) quantised: BTreeSet<ValueId>,
 }
 
 impl NetNode<'_> {

@@ -137,7 +137,7 @@ impl Lower<'_, '_> {
     /// Says of the product that was added last whether its activations are quantised.
     pub(super) fn mark_narrow(&mut self, activations: ValueId) {
         if let Some(operator) = self.draft.operators.last_mut() {
-            operator.is_narrow = self.net.values[activations].is_quantised;
+            operator.is_narrow = self.net.quantised.contains(&activations);
         }
     }
 

@@ -64,7 +64,7 @@ fn drop_copies(net: &mut Net<'_>) {
             constant.quantized = Some(quantized);
         }
         if net.nodes[index].op == "QuantizeLinear" && net.values[from].constant.is_none() {
-            net.values[from].is_quantised = true;
+            net.quantised.insert(from);
         }
         net.nodes[index].is_gone = true;
         replace(net, to, from);

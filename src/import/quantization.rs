@@ -45,21 +45,27 @@ fn word<'a>(config: &'a Value, key: &str) -> &'a str {
     config.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A group of so many elements; of -1 or none, a whole column. `None` of any other.
-fn group(config: &Value) -> Option<Option<u64>> {
+/// Elements that share a scale; `None` for a whole column, which -1 or nothing stands for.
+///
+/// # Errors
+/// Any other number.
+fn group(config: &Value) -> Result<Option<u64>, Unknown> {
     match config.get("group_size").filter(|size| !size.is_null()).map(Value::as_i64) {
-        None | Some(Some(-1)) => Some(None),
-        Some(Some(size @ 1..=65_536)) => Some(u64::try_from(size).ok()),
-        _ => None,
+        None | Some(Some(-1)) => Ok(None),
+        Some(Some(size @ 1..=65_536)) => Ok(u64::try_from(size).ok()),
+        _ => Err(Unknown),
     }
 }
+
+/// A word or number of a scheme that is not known here.
+struct Unknown;
 
 /// AWQ, GPTQ, and FP8 with `activation_scheme`.
 fn of_method(config: &Value) -> Option<Quantisation> {
     let bits = config.get("bits").and_then(Value::as_i64);
     match (word(config, "quant_method"), bits) {
         ("awq" | "gptq", Some(bits @ (4 | 8))) => {
-            let weights = Some(StorageFormat { format: format!("int{bits}"), group: group(config)? });
+            let weights = Some(StorageFormat { format: format!("int{bits}"), group: group(config).ok()? });
             Some(Quantisation { weights, ..Quantisation::default() })
         }
         ("fp8", _) if config.get("weight_block_size").is_none_or(Value::is_null) => {
@@ -93,8 +99,8 @@ fn of_groups(config: &Value) -> Option<Quantisation> {
     };
     let bits = weights.get("num_bits").and_then(Value::as_i64);
     let (format, sized) = match (word(weights, "type"), bits) {
-        ("int", Some(4)) => ("int4".to_owned(), group(weights)?),
-        (_, Some(8)) => (eight_bits(weights)?, group(weights)?),
+        ("int", Some(4)) => ("int4".to_owned(), group(weights).ok()?),
+        (_, Some(8)) => (eight_bits(weights)?, group(weights).ok()?),
         _ => return None,
     };
     // Scales of groups belong to elements, which an 8-bit product does not scale.

@@ -71,6 +71,12 @@ fn selected(x: &[Real], count: usize) -> Vec<Real> {
     order.iter().map(|&at| if sure { x[at] } else { Real::new(x[at].value, 2.0 * most) }).collect()
 }
 
+/// The largest magnitude of a row over `most`; of zeros, 1.
+fn row_scale(x: &[Real], most: f64) -> Real {
+    let largest = Real::greatest(x.iter().map(|x| Real::new(x.value.abs(), x.error)));
+    if largest.value == 0.0 { Real::exact(1.0) } else { largest.over(Real::exact(most)) }
+}
+
 fn of_row(
     workload: &Workload,
     operator: &Operator,
@@ -94,10 +100,7 @@ fn of_row(
         OperatorKind::Rotary => by_heads(&|x, _| rotated(x, row, operator.is_gradient)),
         OperatorKind::Concat => x.iter().chain(y).copied().collect(),
         OperatorKind::RowSum => vec![Real::sum(x.iter().copied())],
-        OperatorKind::RowScale => {
-            let most = Real::greatest(x.iter().map(|x| Real::new(x.value.abs(), x.error)));
-            vec![if most.value == 0.0 { one } else { most.over(Real::exact(workload.scaled_to(operator))) }]
-        }
+        OperatorKind::RowScale => vec![row_scale(x, workload.scaled_to(operator))],
         OperatorKind::Quantize => x.iter().map(|x| x.over(y[0])).collect(),
         OperatorKind::RowMax => vec![Real::greatest(x.iter().copied())],
         OperatorKind::CrossEntropy => {

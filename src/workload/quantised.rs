@@ -1,7 +1,7 @@
 //! Activations that are quantised row by row while the workload runs: what `row_scale` and `quantize` expect of each other.
 //!
 //! `row_scale` makes the scale of each row for the data type of the `quantize` that reads it (dynamic quantisation, one scale a
-//! token: Yao et al. 2022, ZeroQuant, arXiv:2206.01861).
+//! token: Yao et al. 2022, arXiv:2206.01861).
 
 use indexmap::IndexMap;
 
@@ -10,7 +10,7 @@ use super::link::Linked;
 use super::{Operator, OperatorKind, Workload};
 use crate::diagnostics::Diagnostic;
 use crate::input::Source;
-use crate::units::Dtype;
+use crate::units::{Dtype, ElementFormat};
 
 /// Checks that what is quantised has 8 bits, and that a `row_scale` has one such type to scale for.
 pub(super) fn check(
@@ -53,6 +53,6 @@ impl Workload {
     pub fn scaled_to(&self, row_scale: &Operator) -> f64 {
         let reads = |of: &&Operator| of.kind == OperatorKind::Quantize && of.inputs.get(1) == Some(&row_scale.output);
         let reader = self.operators.iter().find(reads);
-        reader.and_then(|reader| self.tensors[reader.output].dtype.element()).map_or(1.0, |element| element.most())
+        reader.and_then(|reader| self.tensors[reader.output].dtype.element()).map_or(1.0, ElementFormat::most)
     }
 }
