@@ -196,11 +196,12 @@ impl ElementFormat {
         match self {
             Self::Int(_) => value.round_ties_even().clamp(-most, most),
             Self::Float { exponent, mantissa, .. } => {
+                let value = value.clamp(-most, most);
                 let least_power = 2 - (1 << (exponent - 1));
                 let power =
                     if value == 0.0 { least_power } else { (value.abs().log2().floor() as i32).max(least_power) };
                 let step = f64::from(power - mantissa).exp2();
-                ((value / step).round_ties_even() * step).clamp(-most, most)
+                (value / step).round_ties_even() * step
             }
         }
     }

@@ -36,7 +36,14 @@ pub(super) fn emulated(
             let title = format!("`{name}` cannot be given: no type of `{field}` has all numbers of {of}");
             return Err(source.error(key.span(), title, "cannot be emulated").with_help("remove it"));
         }
-        let wide = known[source.keyword(&name, word, &names)?];
+        // A wider type that an override took from the units gives way to the narrowest that they have.
+        let holds = |wide: &Dtype| *wide != of && wide.holds(of);
+        let is_lacking = Dtype::ALL.into_iter().any(|wide| wide.name() == word.get_ref() && holds(&wide));
+        let narrowest = known.iter().copied().min_by_key(|wide| wide.bytes());
+        let wide = match narrowest.filter(|_| is_lacking && !names.contains(&word.get_ref().as_str())) {
+            Some(narrowest) => narrowest,
+            None => known[source.keyword(&name, word, &names)?],
+        };
         // Units that an override has given the type multiply it as it is.
         if native.contains_key(&of) {
             continue;

@@ -82,6 +82,7 @@ pub(super) fn product(gpu: &Gpu, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Re
         n,
         k,
         element_bytes: dtype.bytes(),
+        b_element_bytes: dtype.bytes() as f64,
         macs_per_cycle: rate(gpu, dtype)?,
         a_bytes: bytes(m, k),
         b_bytes: bytes(k, n),

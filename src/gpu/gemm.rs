@@ -24,6 +24,8 @@ pub(super) struct Product {
     pub(super) k: u64,
     /// Bytes of an element of the operands.
     pub(super) element_bytes: u64,
+    /// Bytes of an element of B as it is read, of those that thread blocks expand with their share of scales.
+    pub(super) b_element_bytes: f64,
     /// Multiply-accumulates an SM does a cycle.
     pub(super) macs_per_cycle: f64,
     /// Bytes of all of A in memory; 0 of what lies in the L2.
@@ -69,7 +71,8 @@ impl<'a> Tile<'a> {
 
     /// Bytes that a step brings from the L2.
     fn step_bytes(&self) -> f64 {
-        ((self.rows + self.columns) * self.depth * self.p.element_bytes) as f64
+        let (of_a, of_b) = (self.p.element_bytes as f64, self.p.b_element_bytes);
+        (self.rows as f64 * of_a + self.columns as f64 * of_b) * self.depth as f64
     }
 
     /// Bytes that the L2 gives for a step of a thread block: those of a cluster share one operand, the one that saves more.
@@ -79,8 +82,8 @@ impl<'a> Tile<'a> {
         let share = |tiles: u64| tiles.div_ceil(most) as f64 / tiles.max(1) as f64;
         let of_b = if p.groups.is_empty() { share(p.m.div_ceil(self.rows)) } else { 1.0 };
         let of_a = share(p.n.div_ceil(self.columns));
-        let (rows, columns) = (self.rows as f64, self.columns as f64);
-        (rows + columns * of_b).min(rows * of_a + columns) * (self.depth * p.element_bytes) as f64
+        let (rows, columns) = (self.rows as f64 * p.element_bytes as f64, self.columns as f64 * p.b_element_bytes);
+        (rows + columns * of_b).min(rows * of_a + columns) * self.depth as f64
     }
 
     /// Cycles of a step with `resident` thread blocks on the SM: tensor cores, shared memory and the way from the L2
@@ -245,17 +248,17 @@ impl<'a> Tile<'a> {
         }
         let (rows, columns) = (p.m.div_ceil(self.rows), p.n.div_ceil(self.columns));
         let stays = self.gpu.l2.reuse_bytes();
-        let depth_bytes = (p.k * p.element_bytes) as f64;
-        let fits = |tiles: u64, extent: u64, all: u64| (tiles * extent).min(all) as f64 * depth_bytes <= stays;
-        let (fits_a, fits_b) = (p.m as f64 * depth_bytes <= stays, p.n as f64 * depth_bytes <= stays);
+        let (of_a, of_b) = (p.k as f64 * p.element_bytes as f64, p.k as f64 * p.b_element_bytes);
+        let fits = |tiles: u64, extent: u64, all: u64, line: f64| (tiles * extent).min(all) as f64 * line <= stays;
+        let (fits_a, fits_b) = (p.m as f64 * of_a <= stays, p.n as f64 * of_b <= stays);
         let mut best = (f64::INFINITY, f64::INFINITY);
         let mut high = 1;
         loop {
             let wide = (wave / high).clamp(1, columns);
             let (row_groups, column_groups) = (rows.div_ceil(high) as f64, columns.div_ceil(wide) as f64);
             // Along the columns first, or along the rows first.
-            let a_stays = fits_a || fits(high, self.rows, p.m);
-            let b_stays = fits_b || fits(wide, self.columns, p.n);
+            let a_stays = fits_a || fits(high, self.rows, p.m, of_a);
+            let b_stays = fits_b || fits(wide, self.columns, p.n, of_b);
             let by_rows = (
                 p.a_bytes * if a_stays { 1.0 } else { column_groups },
                 p.b_bytes * if fits_b { 1.0 } else { row_groups },

@@ -22,11 +22,15 @@ mod stream;
 mod tests;
 mod time;
 
+use std::collections::BTreeSet;
+
 use crate::arch::{AttentionKind, Fusion, Gpu, Sharding};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
-use crate::workload::{EXPANSION_STEPS, OperatorId, Phase, PrunedActivation, TensorId, Workload, most_elements};
+use crate::workload::{
+    EXPANSION_STEPS, OperatorId, OperatorKind, Phase, PrunedActivation, TensorId, Workload, most_elements,
+};
 
 pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
@@ -162,6 +166,7 @@ impl Timer<'_> {
             n: form.n,
             k: form.k,
             element_bytes: dtype.bytes(),
+            b_element_bytes: weight.packed_element_bytes().unwrap_or(dtype.bytes() as f64),
             macs_per_cycle: gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64
                 * if self.is_pruned(a) { gpu.sm.sparse_2_4_speedup } else { 1.0 },
             a_bytes: dense(a, self.missing(a)),
@@ -197,7 +202,7 @@ impl Timer<'_> {
         let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
         reads.extend(others.map(|t| (t, self.missing(t))).collect::<Vec<_>>());
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
-        let expanded = self.expanded(a, (form.m, form.n));
+        let expanded = self.expanded((a, form.n.div_ceil(EXPANDED_ROWS)), form.m);
         let mut time = self.with_expansion(time, expanded);
         // The epilogue prunes when the products of its tile are done.
         time.cycles += self.pruning_operations() / (time.sms.max(1) * gpu.sm.vector_lanes) as f64;
@@ -220,24 +225,28 @@ impl Timer<'_> {
         let scores = attention::Scores::of(&form);
         let by_head = gpu.fusion.attention == AttentionKind::Flash1;
         let time = attention::time(gpu, &gpu.attention, &scores, (macs_per_cycle, by_head), moved, gradient);
-        let expanded = self.expanded(queries, (form.m, form.n));
+        // Queries stay with their thread block.
+        let expanded = self.expanded((queries, 1), form.m);
         let products = if gradient { 5 } else { 2 };
         let timed = self.timed(self.with_expansion(time, expanded), reads, products * form.causal_macs());
         Timed { expanded, ..timed }
     }
 
-    /// Elements that thread blocks convert as they read them, where they are stored in another format or of a type that the tensor
-    /// cores lack: those of the first operand once for a block of columns, others once for a block of rows.
-    fn expanded(&self, first: TensorId, (rows, columns): (u64, u64)) -> f64 {
-        let is_converted = |t: TensorId| {
-            let of = &self.workload.tensors[t];
+    /// Elements that thread blocks convert as they read them, where operands of products are stored in another format or of a type that
+    /// the tensor cores lack: those of the first so often, others once for a block of rows.
+    fn expanded(&self, (first, times): (TensorId, u64), rows: u64) -> f64 {
+        let workload = self.workload;
+        let is_converted = |t: &TensorId| {
+            let of = &workload.tensors[*t];
             of.is_expanded() || self.gpu.emulated.contains_key(&of.dtype)
         };
-        let converted = self.kernel.reads.iter().copied().filter(|&t| is_converted(t));
-        let conversions = converted.map(|t| {
-            let of = &self.workload.tensors[t];
-            let blocks = if t == first { columns } else { rows }.div_ceil(EXPANDED_ROWS);
-            of.rows as f64 * of.columns as f64 * blocks as f64
+        let is_read = |t: &TensorId| self.kernel.reads.iter().any(|&read| workload.base(read) == workload.base(*t));
+        let products = self.kernel.operators.iter().map(|&op| &workload.operators[op]);
+        let products = products.filter(|operator| operator.kind == OperatorKind::Gemm);
+        let operands: BTreeSet<TensorId> = products.flat_map(|operator| operator.inputs.iter().copied()).collect();
+        let conversions = operands.iter().filter(|t| is_converted(t) && is_read(t)).map(|&t| {
+            let blocks = if t == first { times } else { rows.div_ceil(EXPANDED_ROWS) };
+            workload.tensors[t].stored_elements() as f64 * blocks as f64
         });
         conversions.sum()
     }

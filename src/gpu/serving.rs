@@ -125,6 +125,7 @@ pub(super) fn experts(gpu: &Gpu, of: &Experts, macs_per_cycle: f64) -> Vec<Part>
             n,
             k,
             element_bytes: of.dtype.bytes(),
+            b_element_bytes: of.dtype.bytes() as f64,
             macs_per_cycle: macs_per_cycle * stack.grouped_share,
             a_bytes: bytes(k),
             b_bytes: (groups.len() as u64 * k * n) as f64 * element,

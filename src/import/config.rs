@@ -81,7 +81,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         _ if !weights.is_empty() => Some("the matrices are pruned"),
         _ => None,
     };
-    let Quantisation { weights: stored, cache, activations } = fields.quantization(why, &mut notes);
+    let Quantisation { weights: stored, cache, activations } = fields.quantization(options.dtype(), why, &mut notes);
     let storage = Storage { weights: stored, cache: cache.filter(|_| options.phase == Phase::Decode) };
     let name = name_of(path, &fields);
     let text = write(&crate::model::Options {

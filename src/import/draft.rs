@@ -177,14 +177,14 @@ impl Draft<'_> {
         used
     }
 
-    /// Whether a tensor may be stored in a format of its own: a dense second operand of products that are not of integers, and
+    /// Whether a tensor may be stored in a format of its own: a dense second operand of products that are not of 8 bits, and
     /// nothing else.
     pub(super) fn is_storable(&self, tensor: usize, dtype: &str) -> bool {
         let is_second = |op: &Operator| matches!(op.kind, "gemm" | "conv") && op.inputs.get(1) == Some(&tensor);
         let reads = |op: &Operator| op.inputs.contains(&tensor) || op.vectors.contains(&tensor);
         let is_once = |op: &Operator| op.inputs[0] != tensor && !op.vectors.contains(&tensor);
         self.tensors[tensor].sparsity.is_none()
-            && dtype != "int8"
+            && !["int8", "fp8_e4m3", "fp8_e5m2"].contains(&dtype)
             && self.operators.iter().filter(|op| reads(op)).all(|op| is_second(op) && is_once(op))
     }
 
@@ -239,7 +239,7 @@ impl Draft<'_> {
         for (index, tensor) in self.tensors.iter().enumerate().filter(|(index, _)| used[*index]) {
             let Tensor { name, shape, role, is_output, dtype: own, sparsity, storage, .. } = tensor;
             let has_shape = tensor.is_view || tensor.states_shape;
-            if *role == Role::Made && !has_shape && !is_output {
+            if *role == Role::Made && !has_shape && !is_output && own.is_none() {
                 continue;
             }
             let _ = writeln!(text, "\n[[tensors]]\nname = {}", quoted(name));

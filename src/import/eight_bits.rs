@@ -27,7 +27,7 @@ impl Draft<'_> {
             let of = integers[from].unwrap_or_else(|| {
                 let (name, shape) = (self.tensors[from].name.clone(), self.tensors[from].shape);
                 let made = self.tensor(&format!("{name}_int8"), shape, Role::Made);
-                (self.tensors[made].dtype, self.tensors[made].states_shape) = (Some("int8"), true);
+                self.tensors[made].dtype = Some("int8");
                 self.push(&format!("quantize_{name}"), "scale", vec![from], made);
                 made
             });

@@ -34,7 +34,7 @@ impl Lower<'_, '_> {
         let shape = node.output().map(|output| self.shape(output)).transpose()?.unwrap_or_default().to_vec();
         let result = Layout::of_image(0, &shape);
         let tensor = self.emit(node, "conv", vec![layout.tensor, weight], (result.rows, n), options);
-        self.mark_narrow(x);
+        self.mark_narrow(node);
         if groups != 1
             && let Some(operator) = self.draft.maker(tensor)
         {

@@ -56,7 +56,7 @@ pub(super) struct Net<'a> {
     pub(super) inputs: Vec<ValueId>,
     pub(super) outputs: Vec<ValueId>,
     pub(super) opset: i64,
-    /// Values that integers of eight bits stand for where they are read (`QuantizeLinear`).
+    /// Values that are computed of a first operand in integers of eight bits (`QuantizeLinear`).
     pub(super) quantised: BTreeSet<ValueId>,
 }
 

@@ -123,7 +123,7 @@ impl Lower<'_, '_> {
             None => (self.weight(b, (k, n), stored_turned, (0, n)), Vec::new()),
         };
         let tensor = self.emit(node, "gemm", vec![layout.tensor, weight], (layout.rows, n), options);
-        self.mark_narrow(a);
+        self.mark_narrow(node);
         let mut result = layout.with_columns(last, n, tensor);
         // A vector times a matrix loses an axis.
         if let Some(output) = node.output().and_then(|output| self.net.values[output].shape.clone())
@@ -135,9 +135,9 @@ impl Lower<'_, '_> {
     }
 
     /// Says of the product that was added last whether its activations are quantised.
-    pub(super) fn mark_narrow(&mut self, activations: ValueId) {
+    pub(super) fn mark_narrow(&mut self, node: &NetNode<'_>) {
         if let Some(operator) = self.draft.operators.last_mut() {
-            operator.is_narrow = self.net.quantised.contains(&activations);
+            operator.is_narrow = node.output().is_some_and(|output| self.net.quantised.contains(&output));
         }
     }
 

@@ -64,11 +64,29 @@ fn drop_copies(net: &mut Net<'_>) {
             constant.quantized = Some(quantized);
         }
         if net.nodes[index].op == "QuantizeLinear" && net.values[from].constant.is_none() {
-            net.quantised.insert(from);
+            mark_quantised(net, index, to);
         }
         net.nodes[index].is_gone = true;
         replace(net, to, from);
     }
+}
+
+/// Marks what is computed of the integers of eight bits that a `QuantizeLinear` makes, as first operand, behind `DequantizeLinear`.
+fn mark_quantised(net: &mut Net<'_>, index: usize, integers: ValueId) {
+    // `TensorProto` counts unsigned integers of eight bits as 2, signed ones as 3; without a zero point they are unsigned.
+    let node = &net.nodes[index];
+    let zero = node.input(2).map(|zero| net.values[zero].data_type);
+    let kind = zero.or_else(|| node.int("output_dtype").filter(|&kind| kind != 0)).unwrap_or(2);
+    if !matches!(kind, 2 | 3) {
+        return;
+    }
+    let mut made = Vec::new();
+    for &back in net.values[integers].consumers.iter().filter(|&&reader| net.nodes[reader].op == "DequantizeLinear") {
+        let Some(float) = net.nodes[back].output() else { continue };
+        let readers = net.values[float].consumers.iter().map(|&reader| &net.nodes[reader]);
+        made.extend(readers.filter(|reader| reader.input(0) == Some(float)).filter_map(NetNode::output));
+    }
+    net.quantised.extend(made);
 }
 
 /// Lets everything that reads one value read another.

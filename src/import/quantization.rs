@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::families::Fields;
-use crate::model::{ActivationFormat, StorageFormat};
+use crate::model::{ActivationFormat, LONGEST, StorageFormat};
 
 /// What is applied of a `quantization_config`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,18 +17,29 @@ pub(super) struct Quantisation {
 }
 
 impl Fields {
-    /// Formats that are applied; a note where one is named that is not: not known here, or for the reason given.
-    pub(super) fn quantization(&self, why_not: Option<&str>, notes: &mut Vec<String>) -> Quantisation {
+    /// Formats that are applied to a model of `dtype`; a note where one is named that is not: not known here, or for the reason given.
+    pub(super) fn quantization(&self, dtype: &str, why_not: Option<&str>, notes: &mut Vec<String>) -> Quantisation {
         let Some(config) = self.map.get("quantization_config").filter(|config| !config.is_null()) else {
             return Quantisation::default();
         };
         let is_given = |key: &str| config.get(key).is_some_and(|value| !value.is_null());
         let method = word(config, "quant_method");
         let known = if method == "compressed-tensors" { of_groups(config) } else { of_method(config) };
-        let found = known.filter(|_| why_not.is_none());
+        let fits = |found: &Quantisation| {
+            let product = found.activations.as_ref().map_or(dtype, |narrow| &narrow.dtype);
+            found.weights.as_ref().is_none_or(|format| format.fits(product))
+                && found.cache.as_ref().is_none_or(|format| format.fits(dtype))
+        };
+        let unfit = known.as_ref().is_some_and(|found| !fits(found));
+        let found = known.filter(|found| why_not.is_none() && fits(found));
         if found.is_none() {
             let method: String = method.chars().take(40).collect();
-            let why = why_not.unwrap_or("not a format that is known here");
+            let unknown = if unfit {
+                "its formats and types of products do not go together here"
+            } else {
+                "not a format that is known here"
+            };
+            let why = why_not.unwrap_or(unknown);
             notes.push(format!(
                 "`quantization_config` ({method:?}) is not applied: {why}; the matrices are stored in the data type of products"
             ));
@@ -65,14 +76,15 @@ fn of_method(config: &Value) -> Option<Quantisation> {
     let bits = config.get("bits").and_then(Value::as_i64);
     match (word(config, "quant_method"), bits) {
         ("awq" | "gptq", Some(bits @ (4 | 8))) => {
-            let weights = Some(StorageFormat { format: format!("int{bits}"), group: group(config).ok()? });
+            let format = StorageFormat::new(&format!("int{bits}"));
+            let weights = Some(StorageFormat { group: group(config).ok()?, ..format });
             Some(Quantisation { weights, ..Quantisation::default() })
         }
         ("fp8", _) if config.get("weight_block_size").is_none_or(Value::is_null) => {
             let scheme = word(config, "activation_scheme");
             let of = |is_by_token| ActivationFormat { dtype: "fp8_e4m3".to_owned(), is_by_token };
             Some(Quantisation {
-                weights: Some(StorageFormat { format: "fp8_e4m3".to_owned(), group: None }),
+                weights: Some(StorageFormat::new("fp8_e4m3")),
                 cache: None,
                 activations: ["static", "dynamic"].contains(&scheme).then(|| of(scheme == "dynamic")),
             })
@@ -97,21 +109,23 @@ fn of_groups(config: &Value) -> Option<Quantisation> {
             Some(ActivationFormat { dtype, is_by_token })
         }
     };
-    let bits = weights.get("num_bits").and_then(Value::as_i64);
-    let (format, sized) = match (word(weights, "type"), bits) {
-        ("int", Some(4)) => ("int4".to_owned(), group(weights).ok()?),
-        (_, Some(8)) => (eight_bits(weights)?, group(weights).ok()?),
-        _ => return None,
+    let format = match (word(weights, "type"), weights.get("num_bits").and_then(Value::as_i64)) {
+        ("int", Some(4)) => "int4".to_owned(),
+        _ => eight_bits(weights)?,
     };
-    // Scales of groups belong to elements, which an 8-bit product does not scale.
-    if activations.is_some() && bits == Some(8) && sized.is_some() {
-        return None;
+    let (is_integer, size) = (format.starts_with("int"), group(weights).ok()?);
+    let mut stored = StorageFormat::new(&format);
+    match word(weights, "strategy") {
+        "tensor" => stored.has_one_scale = is_integer,
+        "channel" => stored.group = (!is_integer).then_some(LONGEST),
+        "group" | "" => stored.group = size,
+        _ => return None,
     }
     let cache = match config.get("kv_cache_scheme").filter(|of| !of.is_null()) {
         None => None,
-        Some(of) => Some(StorageFormat { format: eight_bits(of)?, group: None }),
+        Some(of) => Some(StorageFormat::new(&eight_bits(of)?)),
     };
-    Some(Quantisation { weights: Some(StorageFormat { format, group: sized }), cache, activations })
+    Some(Quantisation { weights: Some(stored), cache, activations })
 }
 
 /// The type of 8 bits that a scheme names.

@@ -1,13 +1,14 @@
 //! What stands before and behind the layers of a model: embedding and logits.
 
+use super::options::Phase;
 use super::preset::Position;
-use super::write::{Phase, Writer};
+use super::write::Writer;
 
 impl Writer<'_> {
     /// The logits of `x`, and in training their loss.
     pub(super) fn logits(&mut self, x: &str) {
         if self.options.architecture.extras.patches.is_some() && self.part.is_none() {
-            self.shaped("x_class", "batch", "hidden");
+            self.shaped("x_class", "batch", "hidden", "");
             self.operator("class_tokens", "slice", &[x], "x_class", "");
             return self.products_of_logits("x_class");
         }

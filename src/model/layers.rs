@@ -2,8 +2,9 @@
 
 use super::experts::{Experts, Router};
 use super::extras::Latent;
+use super::options::Phase;
 use super::preset::{Activation, Position};
-use super::write::{Phase, Writer};
+use super::write::Writer;
 
 impl Writer<'_> {
     pub(super) fn attention(&mut self, h: &str) -> String {
@@ -222,7 +223,8 @@ impl Writer<'_> {
             if met < experts.count {
                 // Those that no token meets stay where they are.
                 let part = format!("{weight}_met");
-                self.shaped(&part, &format!("met_{}", &rows["experts_".len()..]), columns);
+                let dtype = self.narrow().map_or_else(String::new, |narrow| format!("\ndtype = {:?}", narrow.dtype));
+                self.shaped(&part, &format!("met_{}", &rows["experts_".len()..]), columns, &dtype);
                 self.operator(&format!("met_{name}"), "slice", &[&weight], &part, "");
             }
         }

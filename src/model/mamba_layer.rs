@@ -9,7 +9,8 @@
 use std::fmt::Write as _;
 
 use super::mamba::Mamba;
-use super::write::{Phase, Writer};
+use super::options::Phase;
+use super::write::Writer;
 
 /// Names and sizes of a layer's tensors.
 struct Sizes {

@@ -2,7 +2,8 @@
 //! behind them. The caller gives the widths of the chip's share.
 
 use super::chip_part::Part;
-use super::write::{Options, Phase, Writer, checked};
+use super::options::{Options, Phase, checked};
+use super::write::Writer;
 use crate::diagnostics::Diagnostic;
 
 /// The workload file of a part.
@@ -30,12 +31,12 @@ impl Writer<'_> {
         }
         if self.options.phase == Phase::Prefill && self.options.sequence > 1 {
             // The first token to be generated follows from the last one of each prompt.
-            self.shaped("y_last", "batch", "hidden");
+            self.shaped("y_last", "batch", "hidden", "");
             self.operator("last_tokens", "slice", &[&y], "y_last", "");
             "y_last".clone_into(&mut y);
         }
         if self.options.phase == Phase::Decode && part.sampled.is_some() {
-            self.shaped("y_last", "sampled", "hidden");
+            self.shaped("y_last", "sampled", "hidden", "");
             self.operator("last_tokens", "slice", &[&y], "y_last", "");
             "y_last".clone_into(&mut y);
         }
@@ -47,7 +48,7 @@ impl Writer<'_> {
     pub(super) fn attention_by_rows(&mut self, q: &str, width: &str) {
         self.cache("k_cache", "cached_rows", "head");
         self.cache("v_cache", "cached_rows", "head");
-        self.shaped("q_rows", "query_rows", "head");
+        self.shaped("q_rows", "query_rows", "head", "");
         self.operator("rows_of_heads", "reshape", &[q], "q_rows", "");
         let instances = "batch = \"instances\"";
         self.operator("scores", "gemm", &["q_rows", "k_cache"], "s", &format!("transpose_b = true\n{instances}"));
@@ -55,7 +56,7 @@ impl Writer<'_> {
         self.operator(mask.0, mask.1, &["s"], "s_masked", "");
         self.operator("softmax", "softmax", &["s_masked"], "p", "");
         self.operator("mix", "gemm", &["p", "v_cache"], "o_rows", instances);
-        self.shaped("o", "tokens", width);
+        self.shaped("o", "tokens", width, "");
         self.operator("heads_of_rows", "reshape", &["o_rows"], "o", "");
     }
 

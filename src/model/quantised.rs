@@ -2,43 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::storage::StorageFormat;
+use super::storage::ActivationFormat;
 use super::write::Writer;
-
-/// The data type that activations of the layers' products with matrices are quantised to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActivationFormat {
-    /// `fp8_e4m3`, `fp8_e5m2` or `int8`.
-    pub dtype: String,
-    /// Each row has a scale of its own, made as the model runs; else a tensor has one, known before.
-    pub is_by_token: bool,
-}
-
-impl std::str::FromStr for ActivationFormat {
-    type Err = String;
-
-    /// `DTYPE` or `DTYPE:token`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (dtype, by) = text.split_once(':').map_or((text, None), |(dtype, by)| (dtype, Some(by)));
-        if !["fp8_e4m3", "fp8_e5m2", "int8"].contains(&dtype) {
-            return Err(format!("expected fp8_e4m3, fp8_e5m2 or int8, found {dtype:?}"));
-        }
-        match by {
-            None => Ok(Self { dtype: dtype.to_owned(), is_by_token: false }),
-            Some("token") => Ok(Self { dtype: dtype.to_owned(), is_by_token: true }),
-            Some(other) => Err(format!("expected `token` behind `:`, a scale for each, found {other:?}")),
-        }
-    }
-}
-
-impl ActivationFormat {
-    /// What a matrix of the layers says of its data type and scales: `stored` of how it is stored, `is_sparse` of a mask.
-    pub(super) fn of_matrix(&self, stored: Option<&StorageFormat>, is_sparse: bool) -> String {
-        let of_its_own = StorageFormat { format: self.dtype.clone(), group: None };
-        let storage = if is_sparse { String::new() } else { stored.unwrap_or(&of_its_own).field() };
-        format!("\ndtype = {:?}{storage}", self.dtype)
-    }
-}
 
 impl Writer<'_> {
     /// The format of the activations of products in the block that is written.
@@ -98,20 +63,5 @@ impl Writer<'_> {
             self.operator(&name, "scale", &[from], &narrow, "");
         }
         (narrow, by_row)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_a_type_and_what_has_a_scale() {
-        let of = |dtype: &str, is_by_token| Ok(ActivationFormat { dtype: dtype.to_owned(), is_by_token });
-        assert_eq!("fp8_e4m3".parse(), of("fp8_e4m3", false));
-        assert_eq!("int8:token".parse(), of("int8", true));
-        for wrong in ["", "bf16", "int8:", "int8:row", "int4", "fp8_e4m3:token:token"] {
-            assert!(wrong.parse::<ActivationFormat>().is_err(), "{wrong}");
-        }
     }
 }

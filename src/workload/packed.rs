@@ -184,9 +184,15 @@ mod tests {
     #[test]
     fn values_are_those_of_the_formats() {
         let e4m3 = format("fp8_e4m3", None).elements;
-        for (value, nearest) in
-            [(448.0, 448.0), (1e9, 448.0), (0.001_953_125, 0.001_953_125), (0.0009, 0.0), (17.0, 16.0), (19.0, 20.0)]
-        {
+        for (value, nearest) in [
+            (448.0, 448.0),
+            (1e9, 448.0),
+            (0.001_953_125, 0.001_953_125),
+            (0.0009, 0.0),
+            (17.0, 16.0),
+            (19.0, 20.0),
+            (f64::INFINITY, 448.0),
+        ] {
             assert_eq!(e4m3.nearest(value).to_bits(), f64::to_bits(nearest), "{value}");
             assert_eq!(e4m3.nearest(-value).to_bits(), f64::to_bits(-nearest), "{value}");
         }

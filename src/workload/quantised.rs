@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use super::declare::Draft;
 use super::link::Linked;
-use super::{Operator, OperatorKind, Workload};
+use super::{Operator, OperatorKind, TensorId, Workload};
 use crate::diagnostics::Diagnostic;
 use crate::input::Source;
 use crate::units::{Dtype, ElementFormat};
@@ -27,14 +27,19 @@ pub(super) fn check(
             let error = source.error_among(&spans, title, "expected a data type of 8 bits");
             return Err(error.with_help("declare it with dtype = \"fp8_e4m3\", \"fp8_e5m2\" or \"int8\""));
         }
+        let scales = match operator.kind {
+            OperatorKind::RowScale => Some(operator.output),
+            OperatorKind::Quantize => operator.inputs.get(1).copied(),
+            _ => None,
+        };
+        if let Some(scales) = scales.map(|scales| &drafts[scales]).filter(|scales| scales.dtype.saturates()) {
+            let title = format!("operator {:?}: scales {:?} are {}", operator.name, scales.name, scales.dtype);
+            let spans: Vec<_> = std::iter::once(scales.span.clone()).chain(scales.dtype_span.clone()).collect();
+            return Err(source.error_among(&spans, title, "expected a float of 16 or 32 bits"));
+        }
         if operator.kind == OperatorKind::RowScale {
-            let readers = output.consumers.iter().map(|&reader| &operators[reader]);
-            let mut dtypes: Vec<Dtype> = readers
-                .filter(|reader| {
-                    reader.kind == OperatorKind::Quantize && reader.inputs.get(1) == Some(&operator.output)
-                })
-                .map(|reader| drafts[reader.output].dtype)
-                .collect();
+            let mut dtypes = Vec::new();
+            scaled_to(operators, drafts, operator.output, &mut dtypes);
             dtypes.sort_unstable();
             dtypes.dedup();
             if dtypes.len() != 1 {
@@ -48,10 +53,22 @@ pub(super) fn check(
     Ok(())
 }
 
+/// The types that scales, or views of them, are used for.
+fn scaled_to(operators: &[Linked<'_>], drafts: &IndexMap<String, Draft>, scales: usize, dtypes: &mut Vec<Dtype>) {
+    for reader in drafts[scales].consumers.iter().map(|&reader| &operators[reader]) {
+        if reader.kind == OperatorKind::Quantize && reader.inputs.get(1) == Some(&scales) {
+            dtypes.push(drafts[reader.output].dtype);
+        } else if reader.kind.is_view() {
+            scaled_to(operators, drafts, reader.output, dtypes);
+        }
+    }
+}
+
 impl Workload {
     /// The largest number of the data type that a `row_scale` makes scales for.
     pub fn scaled_to(&self, row_scale: &Operator) -> f64 {
-        let reads = |of: &&Operator| of.kind == OperatorKind::Quantize && of.inputs.get(1) == Some(&row_scale.output);
+        let is_of = |scales: &TensorId| self.base(*scales) == row_scale.output;
+        let reads = |of: &&Operator| of.kind == OperatorKind::Quantize && of.inputs.get(1).is_some_and(is_of);
         let reader = self.operators.iter().find(reads);
         reader.and_then(|reader| self.tensors[reader.output].dtype.element()).map_or(1.0, ElementFormat::most)
     }

@@ -189,6 +189,8 @@ fn rows_are_quantised_with_scales_of_their_own() {
     refused(&by_row("bf16", "bf16", "\"s\""), "expected a data type of 8 bits");
     let other = tensor("t", "shape = [48, 1]\nrole = \"input\"\ndtype = \"fp32\"");
     refused(&(by_row("int8", "int8", "\"t\"") + &other), "makes scales for no data type");
+    let narrow = by_row("int8", "int8", "\"s\"").replace("dtype = \"fp32\"", "dtype = \"int8\"");
+    refused(&narrow, "expected a float of 16 or 32 bits");
 }
 
 #[test]
@@ -198,6 +200,10 @@ fn what_units_lack_and_nothing_emulates_is_refused() {
     let (code, _, stderr) =
         rdusim(directory.path(), &["run", "--arch", "gc2", "--workload", "block.toml", "--mode", "kbk"]);
     assert_eq!((code, stderr.contains("emulated")), (Some(2), true), "{stderr}");
+    // Units that lose the wider type emulate on the narrowest that is left.
+    let sets = ["--set", "arch.pcu.lanes={ fp32 = 16 }"];
+    let (code, stdout, stderr) = rdusim(directory.path(), &[&["check", "--arch", "sn10"], &sets[..]].concat());
+    assert_eq!((code, stdout.contains("int8 as fp32")), (Some(0), true), "{stdout}{stderr}");
     for (set, why) in
         [("arch.emulated.int8=\"int8\"", "expected one of"), ("arch.emulated.int4=\"bf16\"", "emulated.int4")]
     {
@@ -219,6 +225,8 @@ fn a_model_quantises_its_activations() {
             &["--phase", "decode", "--batch", "2", "--context", "32", "--cache-storage", "fp8_e4m3"],
         ),
         ("gpt", "fp8_e5m2:token", &[]),
+        // All of it in fp8, masked scores too.
+        ("gpt", "fp8_e4m3", &["--dtype", "fp8_e4m3"]),
     ] {
         let words = [&["model", model, "-o", "model.toml", "--activations", activations], &sizes[..], more].concat();
         let words: Vec<&str> =
@@ -247,7 +255,7 @@ fn configs_of_quantised_models_say_what_products_are_of() {
     let fp8_cache = r#","kv_cache_scheme":{"num_bits":8,"type":"float"}"#;
     let [static_fp8, dynamic_fp8] =
         ["static", "dynamic"].map(|scheme| format!(r#"{{"quant_method":"fp8","activation_scheme":"{scheme}"}}"#));
-    let cases: [(String, &[&str]); 7] = [
+    let cases: [(String, &[&str]); 11] = [
         (static_fp8, &["dtype = \"fp8_e4m3\"\nstorage = { format = \"fp8_e4m3\" }", "x_attention_narrow"]),
         (dynamic_fp8, &["kind = \"row_scale\"", "format = \"fp8_e4m3\""]),
         (r#"{"quant_method":"fp8"}"#.to_owned(), &["storage = { format = \"fp8_e4m3\" }"]),
@@ -261,6 +269,17 @@ fn configs_of_quantised_models_say_what_products_are_of() {
         ),
         (group(r#"{"num_bits":8,"type":"int","strategy":"group","group_size":32}"#, tokens, ""), &["is not applied"]),
         (group(r#"{"num_bits":2,"type":"int"}"#, "null", ""), &["is not applied"]),
+        // A scale for the tensor, for each column of fp8, for blocks; types of products and weights that differ.
+        (
+            group(r#"{"num_bits":8,"type":"int","strategy":"tensor"}"#, tokens, ""),
+            &["format = \"int8\", one_scale = true }"],
+        ),
+        (
+            group(r#"{"num_bits":8,"type":"float","strategy":"channel"}"#, "null", ""),
+            &["fp8_e4m3\", group = 1099511627776 }"],
+        ),
+        (group(r#"{"num_bits":8,"type":"float","strategy":"block"}"#, "null", ""), &["is not applied"]),
+        (group(r#"{"num_bits":8,"type":"float","strategy":"tensor"}"#, tokens, ""), &["do not go together"]),
     ];
     for (number, (scheme, expected)) in cases.into_iter().enumerate() {
         let config = format!(
@@ -277,5 +296,47 @@ fn configs_of_quantised_models_say_what_products_are_of() {
         }
         let (code, _, stderr) = rdusim(directory.path(), &["check", "model.toml"]);
         assert_eq!(code, Some(0), "{number}: {stderr}");
+    }
+}
+
+/// Experts that no token meets stay where they are: the part that is read has the type of the whole.
+#[test]
+fn experts_multiply_quantised_activations() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let config = r#"{"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 8, "num_experts_per_tok": 2,
+        "vocab_size": 50, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+        "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}"#;
+    write(directory.path(), "config.json", config);
+    let words = ["--arch", "plasticine", "--workload", "config.json", "--phase", "decode", "--context", "32"];
+    let (code, stdout, stderr) = rdusim(directory.path(), &[&["verify", "--mode", "kbk"], &words[..]].concat());
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+}
+
+/// Tensor cores that lack fp8 take what is converted: stored elements of a sparse weight, and no operand of an epilogue.
+#[test]
+fn what_products_read_is_converted_on_gpus_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let text = |dtype: &str, sparsity: &str| {
+        let of = |rows: u64, columns: u64, role: &str, more: &str| {
+            format!("shape = [{rows}, {columns}]\nrole = {role:?}\ndtype = {dtype:?}{more}")
+        };
+        "schema = 1\nname = \"residual\"\n".to_owned()
+            + &tensor("x", &of(8192, 128, "input", ""))
+            + &tensor("w", &of(128, 8192, "weight", sparsity))
+            + &tensor("r", &of(8192, 8192, "input", ""))
+            + &tensor("h", &format!("dtype = {dtype:?}"))
+            + &operator("product", "gemm", "\"x\", \"w\"", "h")
+            + &operator("residual", "add", "\"h\", \"r\"", "y")
+    };
+    let sparse = "\nsparsity = { pattern = \"block\", block = [32, 32], density = 0.1, seed = 1 }";
+    for sparsity in ["", sparse] {
+        let time = |dtype: &str| {
+            write(directory.path(), "residual.toml", &text(dtype, sparsity));
+            let words = ["run", "--mode", "epilogue", "--arch", "a100", "--workload", "residual.toml"];
+            cycles(&json(directory.path(), &words))
+        };
+        let (narrow, wide) = (time("fp8_e4m3"), time("fp16"));
+        assert!(narrow < 1.1 * wide, "{sparsity}: {narrow} {wide}");
     }
 }

@@ -103,3 +103,34 @@ fn products_of_quantised_activations_are_of_integers() {
     assert_eq!(kinds(&workload), ["gemm", "add"]);
     assert!(workload.tensors.iter().all(|tensor| tensor.dtype.name() == "bf16"));
 }
+
+/// What is read before it is quantised is multiplied in the data type, as are integers of sixteen bits.
+#[test]
+fn products_of_what_is_not_of_eight_bits_stay_as_they_are() {
+    let of = |kind: i64, reads_raw: bool| {
+        let net = Net::default()
+            .input("x", &["4", "16"])
+            .integers("w_q", &[16, 16], 3)
+            .integers("v_q", &[16, 16], 3)
+            .weight("scale", &[], |_| 0.01)
+            .integers("zero", &[], kind)
+            .dequantized(&["w_q", "scale"], "w", 0)
+            .dequantized(&["v_q", "scale"], "v", 0)
+            .node("QuantizeLinear", &["x", "scale", "zero"], "x_q")
+            .dequantized(&["x_q", "scale", "zero"], "x_dq", 0);
+        let net =
+            net.node("MatMul", &["x_dq", "w"], "h").node("MatMul", &[if reads_raw { "x" } else { "x_dq" }, "v"], "g");
+        let workload = net.node("Add", &["h", "g"], "y").output("y").workload();
+        let products = workload.operators.iter().filter(|op| op.kind == OperatorKind::Gemm);
+        products.filter(|op| workload.tensors[op.inputs[0]].dtype.name() == "int8").count()
+    };
+    assert_eq!([of(3, false), of(2, false), of(3, true), of(5, false)], [2, 2, 1, 0]);
+}
+
+#[test]
+fn rows_of_an_imported_graph_can_be_changed() {
+    let text = of_activations(true).text();
+    let set = crate::input::Override::parse("workload.dims.tokens=8").unwrap();
+    let changed = workload::parse("q.toml", &text, &[set], 0).unwrap();
+    assert!(changed.tensors.iter().any(|tensor| tensor.dtype.name() == "int8" && tensor.rows == 8));
+}
