@@ -10,7 +10,8 @@ use toml::Spanned;
 
 use super::bsp::{Bsp, BspEnergy, BspLink, BspPart, BspTile, Exchange, Planner, SparseKernel};
 use super::check::{dtype, mac_energy, zero_mac_share};
-use super::emulated::{Emulated, EmulatedSpec, emulated};
+use super::chip::Emulated;
+use super::emulated::emulated;
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -36,7 +37,7 @@ pub(super) struct BspSpec {
     planner: Table<PlannerSpec>,
     energy: Table<EnergySpec>,
     die_mm2: Option<Spanned<Real>>,
-    emulated: Option<EmulatedSpec>,
+    emulated: Option<Named<String>>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 

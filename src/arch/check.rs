@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::emulated::{Emulated, emulated};
+use super::emulated::emulated;
 use super::grid::grid;
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{
     AreaSpec, ChipSpec, EnergySpec, LaunchSpec, LaunchTimesSpec, Named, NetworkSpec, PcuSpec, PmuSpec, VendorSpec,
 };
-use super::{Area, Chip, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Vendor};
+use super::{
+    Area, Chip, Emulated, Energy, LargeTensors, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Quality, Vendor,
+};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Count, Real, Source};
 use crate::units::Dtype;

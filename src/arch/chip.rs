@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Banks, Emulated, Penalties, Quality, Shapes, Vendor};
+use super::{Banks, Penalties, Quality, Shapes, Vendor};
 use crate::id_type;
 use crate::index::IndexVec;
 use crate::units::{Dtype, Rate};
@@ -83,6 +83,9 @@ impl Grid {
         self.agcus.iter().map(|agcu| agcu.ags).sum()
     }
 }
+
+/// Each data type that is multiplied as another, which the units have.
+pub type Emulated = BTreeMap<Dtype, Dtype>;
 
 /// Pattern compute unit.
 #[derive(Debug, Clone)]

@@ -5,30 +5,25 @@
 
 use std::collections::BTreeMap;
 
-use super::check::dtype;
+use super::chip::Emulated;
 use super::spec::Named;
 use crate::diagnostics::Diagnostic;
 use crate::input::Source;
 use crate::units::Dtype;
 
-/// The table `[emulated]` of a chip file of any kind.
-pub(super) type EmulatedSpec = Named<String>;
-
-/// Each type that is multiplied as another, which the units have.
-pub type Emulated = BTreeMap<Dtype, Dtype>;
-
 /// Checks the table, and gives every emulated type the rate and the energy of the type it is multiplied as. `field` names the
 /// counts of the types that the units have.
 pub(super) fn emulated(
     source: &Source,
-    spec: Option<&EmulatedSpec>,
+    spec: Option<&Named<String>>,
     (field, counts): (&str, &mut BTreeMap<Dtype, u64>),
     mac_pj: &mut BTreeMap<Dtype, f64>,
 ) -> Result<Emulated, Diagnostic> {
     let native = counts.clone();
     let mut all = Emulated::new();
     for (key, word) in spec.into_iter().flatten() {
-        let of = dtype(source, "emulated", key)?;
+        let of = source.key(&format!("emulated.{}", key.get_ref()), key, &Dtype::ALL.map(Dtype::name))?;
+        let of = Dtype::ALL[of];
         let name = format!("emulated.{of}");
         let known: Vec<Dtype> = native.keys().copied().filter(|wide| wide.holds(of)).collect();
         let names: Vec<&str> = known.iter().map(|dtype| dtype.name()).collect();

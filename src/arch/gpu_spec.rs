@@ -9,7 +9,8 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::check::{dtype, mac_energy, zero_mac_share};
-use super::emulated::{Emulated, EmulatedSpec, emulated};
+use super::chip::Emulated;
+use super::emulated::emulated;
 use super::gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
     ServingStack, Sharding, Sm,
@@ -42,7 +43,7 @@ pub(super) struct GpuSpec {
     cluster: Table<ClusterSpec>,
     energy: Table<GpuEnergySpec>,
     die_mm2: Option<Spanned<Real>>,
-    emulated: Option<EmulatedSpec>,
+    emulated: Option<Named<String>>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 

@@ -32,11 +32,10 @@ use std::path::Path;
 
 pub use bsp::{Bsp, BspEnergy, BspLink, BspPart, BspTile, Exchange, Planner, SparseKernel};
 pub use chip::{
-    Agcu, Area, AreaMm2, Chip, Coordinate, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu, Pmu, Tier,
-    TierEnergy, TierEnergyItems, TierId, UnitKind,
+    Agcu, Area, AreaMm2, Chip, Coordinate, Emulated, Energy, Grid, Launch, LaunchTimes, Network, Orchestration, Pcu,
+    Pmu, Tier, TierEnergy, TierEnergyItems, TierId, UnitKind,
 };
 pub use device::{AnyChip, Device, UnitNames};
-pub use emulated::Emulated;
 pub use gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
     ServingStack, Sharding, Sm,

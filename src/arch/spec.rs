@@ -4,7 +4,6 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::emulated::EmulatedSpec;
 use crate::input::{Count, Real, Table};
 
 /// A table from names to values, both with their places in the file.
@@ -26,7 +25,7 @@ pub(super) struct ChipSpec {
     pub(super) memory: Spanned<Vec<Table<TierSpec>>>,
     pub(super) launch: Table<LaunchSpec>,
     pub(super) energy: Table<EnergySpec>,
-    pub(super) emulated: Option<EmulatedSpec>,
+    pub(super) emulated: Option<Named<String>>,
     pub(super) area: Option<Table<AreaSpec>>,
     pub(super) vendor: Option<Table<VendorSpec>>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,

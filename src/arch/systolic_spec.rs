@@ -8,7 +8,8 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::check::{counts_by_type, mac_energy, zero_mac_share};
-use super::emulated::{Emulated, EmulatedSpec, emulated};
+use super::chip::Emulated;
+use super::emulated::emulated;
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -33,7 +34,7 @@ pub(super) struct SystolicSpec {
     program: Table<ProgramSpec>,
     energy: Table<EnergySpec>,
     die_mm2: Option<Spanned<Real>>,
-    emulated: Option<EmulatedSpec>,
+    emulated: Option<Named<String>>,
     pub(super) ranges: Option<Spanned<Named<Vec<Spanned<Real>>>>>,
 }
 

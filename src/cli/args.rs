@@ -393,12 +393,8 @@ pub(super) struct ModelArgs {
     /// Store the keys and values of the context so when decoding
     #[arg(long, value_name = "FORMAT")]
     pub(super) cache_storage: Option<StorageFormat>,
-    /// The data type that activations of the layers' products are quantised to.
-    #[arg(
-        long,
-        value_name = "TYPE[:token]",
-        help = "Quantise what the layers multiply to TYPE: fp8_e4m3, fp8_e5m2, int8; with `:token` each row has a scale, made as it runs"
-    )]
+    /// Quantise what the layers multiply to TYPE, a data type of 8 bits; with `:token` each row has its scale
+    #[arg(long, value_name = "TYPE[:token]")]
     pub(super) activations: Option<ActivationFormat>,
     /// Rows of a chunk of Mamba-2, 1 for row by row [default: the model's]
     #[arg(long, value_name = "N")]

@@ -15,7 +15,7 @@ const MODULES: [(&str, &[&str]); 33] = [
     ("mode", &[]),
     ("diagnostics", &[]),
     ("interrupt", &[]),
-    ("model", &["diagnostics"]),
+    ("model", &["units", "diagnostics"]),
     ("sparsity", &[]),
     ("input", &["diagnostics"]),
     ("arch", &["units", "index", "diagnostics", "input"]),

@@ -5,9 +5,10 @@ use crate::workload::OperatorKind;
 use super::*;
 
 impl Net {
-    /// A tensor of integers: 2 is unsigned, 3 signed.
+    /// A tensor of integers: 2 is unsigned, 3 signed, of sixteen bits 4 and 5.
     fn integers(self, name: &str, dims: &[i64], data_type: i64) -> Self {
-        let count = dims.iter().product::<i64>().max(1) as usize;
+        let bytes = if matches!(data_type, 4 | 5) { 2 } else { 1 };
+        let count = dims.iter().product::<i64>().max(1) as usize * bytes;
         let raw: Vec<u8> = (0..count).map(|i| i as u8).collect();
         let tensor =
             dims.iter().fold(message(), |m, &dim| m.int(1, dim)).int(2, data_type).text(8, name).bytes(9, &raw);
