@@ -172,7 +172,7 @@ fn an_operator_that_fits_in_no_way_says_by_how_much() {
     let words = ["needs", "off chip", "short by", "help: make", "`capacity_bytes`"];
     refused("chip.toml", "capacity_bytes = 1649267441664", "capacity_bytes = 4096", &words);
     refused("chip.toml", "capacity_bytes = 1649267441664", "capacity_bytes = 4096", &["graph.toml:", "4.00 KiB left"]);
-    refused("graph.toml", "dtype = \"bf16\"", "dtype = \"int8\"", &["int8", "bf16", "`pcu.lanes`"]);
+    refused("graph.toml", "dtype = \"bf16\"", "dtype = \"fp16\"", &["fp16", "bf16", "`pcu.lanes`"]);
 }
 
 #[test]
