@@ -220,6 +220,7 @@ fn models_compute_what_they_say_and_no_operator_is_left_out() {
         model_of(&of_a_recurrence(Phase::Prefill, 1)),
         model_of(&of_a_recurrence(Phase::Decode, 3)),
         model_of(&Options { dtype: "fp32".to_owned(), ..small("bert-base", Phase::Forward) }),
+        model_of(&Options { activations: "int8:token".parse().ok(), ..small("gpt2", Phase::Forward) }),
     ];
     list.extend(others());
     list.push(crate::numbers_of_images::everything("fp32").workload());

@@ -1,5 +1,7 @@
 //! What could be added to a chip, one resource at a time.
 
+use std::collections::BTreeMap;
+
 use crate::arch::{AnyChip, Bsp, Chip, Gpu, Orchestration, Systolic, Tier, Wafer};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
@@ -42,11 +44,19 @@ pub(super) fn additions(chip: &AnyChip) -> Result<Vec<Addition>, Diagnostic> {
     }
 }
 
+/// Counts of the data types that units have.
+fn native<'a, K: Ord>(
+    counts: &'a BTreeMap<K, u64>,
+    emulated: &'a BTreeMap<K, K>,
+) -> impl Iterator<Item = (&'a K, &'a u64)> + use<'a, K> {
+    counts.iter().filter(|(dtype, _)| !emulated.contains_key(dtype))
+}
+
 /// Those of a chip of tiles.
 fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
     let (tile, exchange) = (&bsp.tile, &bsp.exchange);
     let tiles = tile.count + tile.count.div_ceil(10).next_multiple_of(2);
-    let macs = tile.macs.iter().map(|(dtype, macs)| set(&["tile", "macs", dtype.name()], macs * 2));
+    let macs = native(&tile.macs, &bsp.emulated).map(|(dtype, macs)| set(&["tile", "macs", dtype.name()], macs * 2));
     let rate = exchange.bytes_per_cycle;
     let mut list = vec![
         addition(
@@ -86,7 +96,8 @@ fn of_tiles(bsp: &Bsp) -> Result<Vec<Addition>, Diagnostic> {
 fn of_gpu(gpu: &Gpu) -> Result<Vec<Addition>, Diagnostic> {
     let (sm, l2, launch) = (&gpu.sm, &gpu.l2, &gpu.launch);
     let more = sm.count + sm.count.div_ceil(10);
-    let macs = sm.tensor_macs.iter().map(|(dtype, macs)| set(&["sm", "tensor_macs", dtype.name()], macs * 2));
+    let macs =
+        native(&sm.tensor_macs, &gpu.emulated).map(|(dtype, macs)| set(&["sm", "tensor_macs", dtype.name()], macs * 2));
     let half = |key: &str, us: f64| set(&["launch", key], number(us / 2.0));
     let mut list = vec![
         addition("compute", format!("a tenth more SMs ({} to {more})", sm.count), vec![set(&["sm", "count"], more)?]),
@@ -164,7 +175,7 @@ fn of_arrays(chip: &Systolic) -> Result<Vec<Addition>, Diagnostic> {
 fn of_wafer(chip: &Wafer) -> Result<Vec<Addition>, Diagnostic> {
     let (core, link) = (&chip.core, chip.fabric.link_bytes_per_cycle);
     let more = core.count + core.count.div_ceil(10);
-    let macs = core.macs.iter().map(|(dtype, macs)| set(&["core", "macs", dtype.name()], macs * 2));
+    let macs = native(&core.macs, &chip.emulated).map(|(dtype, macs)| set(&["core", "macs", dtype.name()], macs * 2));
     let mut list = vec![
         addition(
             "compute",
