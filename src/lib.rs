@@ -24,7 +24,7 @@ compile_error!("rdusim counts bytes and cycles in 64-bit words and is built for 
 
 pub mod analysis;
 pub mod arch;
-
+mod bound;
 pub mod bsp;
 pub mod cli;
 pub mod compile;

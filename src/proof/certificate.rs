@@ -3,8 +3,9 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::program::{LoopOrder, Nest};
-use crate::workload::OperatorId;
+use crate::bound::nests::NestCounts;
+use crate::program::Nest;
+use crate::workload::{OperatorId, Workload};
 
 /// A mapping, and the leaves of the search that bound it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,14 +56,18 @@ pub struct NestEntry {
     pub column_tile_outer: bool,
 }
 
+impl NestEntry {
+    /// What classes of nests differ in.
+    pub(super) fn counts(&self) -> NestCounts {
+        let &Self { row_tiles, axis, column_tiles, column_tile_outer } = self;
+        NestCounts { row_tiles, axis, column_tiles, column_tile_outer }
+    }
+}
+
 impl From<&Nest> for NestEntry {
     fn from(nest: &Nest) -> Self {
-        Self {
-            row_tiles: nest.row_tiles(),
-            axis: nest.tiled_axis.map(|cut| cut.axis),
-            column_tiles: nest.column_tiles(),
-            column_tile_outer: nest.order == LoopOrder::ColumnTileOuter,
-        }
+        let NestCounts { row_tiles, axis, column_tiles, column_tile_outer } = NestCounts::from(nest);
+        Self { row_tiles, axis, column_tiles, column_tile_outer }
     }
 }
 
@@ -109,4 +114,9 @@ pub struct Mapped {
 /// `cycles / least - 1`.
 pub fn gap(cycles: u64, least: u64) -> f64 {
     cycles as f64 / least.max(1) as f64 - 1.0
+}
+
+/// A name for a list of operators, in certificates.
+pub(super) fn names(workload: &Workload, operators: &[OperatorId]) -> Vec<String> {
+    operators.iter().map(|&op| workload.operators[op].name.clone()).collect()
 }

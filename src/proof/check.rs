@@ -1,17 +1,15 @@
 //! The checker: enumerates the leaves by itself, and compares.
 
 use crate::arch::Chip;
+use crate::bound::section::{BoundContext, Floor};
+use crate::bound::stage::MaskFloors;
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::program::{fingerprint, is_whole_block, tensor_tiers};
 use crate::workload::{OperatorId, Uses, Workload};
 
-use super::boxes::NestBox;
-use super::certificate::{Certificate, GroupEntry, Leaf, NestEntry, SectionEntry, gap};
-use super::groups::names;
-use super::section_floor::{Floor, Ground};
+use super::certificate::{Certificate, GroupEntry, Leaf, SectionEntry, gap, names};
 use super::space::{Space, groups_of};
-use super::stage_floor::MaskFloors;
 
 /// Why a certificate is not believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +39,7 @@ pub fn check(chip: &Chip, workload: &Workload, certificate: &Certificate) -> Res
         }
     }
     let Ok(tiers) = tensor_tiers(chip, workload) else { return refuse("a tensor fits no memory tier of the chip") };
-    let mut ground = Ground { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
+    let mut context = BoundContext { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
     let groups = groups_of(workload, mode);
     if groups.len() != certificate.groups.len() {
         return refuse(format!("`groups`: found {}, the graph has {}", certificate.groups.len(), groups.len()));
@@ -53,9 +51,9 @@ pub fn check(chip: &Chip, workload: &Workload, certificate: &Certificate) -> Res
         if entry.operators != names(workload, &group.operators) {
             return refuse(format!("`{place}.operators`: expected {}", names(workload, &group.operators).join(", ")));
         }
-        let space = Space::new(&mut ground, group, mode);
-        let least = leaves(&place, &space, entry, &ground)?;
-        let found = space.least(&ground, &least, entry.gives_permille);
+        let space = Space::new(&mut context, group, mode);
+        let least = leaves(&place, &space, entry, &context)?;
+        let found = space.least(&context, &least, entry.gives_permille);
         if entry.least_cycles != found {
             return refuse(format!(
                 "`{place}.least_cycles`: found {}, the shortest path over its leaves is {found}",
@@ -134,13 +132,13 @@ fn leaves(
     place: &str,
     space: &Space<'_>,
     entry: &GroupEntry,
-    ground: &Ground<'_>,
+    context: &BoundContext<'_>,
 ) -> Result<Vec<Option<Floor>>, Refusal> {
     if entry.by_sections != space.is_by_sections() {
         let expected = space.is_by_sections();
         return refuse(format!("`{place}.by_sections`: found {}, expected {expected}", entry.by_sections));
     }
-    if entry.gives_permille.is_some() && !space.may_give(ground) {
+    if entry.gives_permille.is_some() && !space.may_give(context) {
         return refuse(format!("`{place}.gives_permille`: weights of this group are not given room ahead"));
     }
     let mut claimed: std::collections::BTreeMap<&[usize], (usize, &Leaf)> = std::collections::BTreeMap::new();
@@ -153,7 +151,7 @@ fn leaves(
     for (operators, floor) in &space.sections {
         let key = space.places(operators);
         let Some((at, leaf)) = claimed.remove(&key[..]) else {
-            let list = names(ground.workload, operators).join(", ");
+            let list = names(context.workload, operators).join(", ");
             return refuse(format!(
                 "`{place}.leaves`: the section {list} is left out: the leaves do not cover the space"
             ));
@@ -199,7 +197,7 @@ fn mapped(
     let Some((_, floor)) = space.sections.iter().find(|(of, _)| of == operators) else {
         return refuse(format!("`sections`: {named} cannot share a section in the mode {}", mode.name()));
     };
-    let found = floor.boxes.iter().find(|(of, _)| contains(of, &entry.nest));
+    let found = floor.boxes.iter().find(|(of, _)| of.contains(entry.nest.counts()));
     let Some((of, Some(floor))) = found else {
         return refuse(format!("`sections`: no class holds the nest of {named}"));
     };
@@ -217,19 +215,4 @@ fn mapped(
         ));
     }
     Ok(())
-}
-
-fn contains(of: &NestBox, nest: &NestEntry) -> bool {
-    let within = |range: super::boxes::Range, count: u64| range.least <= count && count <= range.most;
-    let (axis, is_outer) = (nest.axis.filter(|_| nest.column_tiles > 1), nest.column_tile_outer);
-    within(of.row_tiles, nest.row_tiles)
-        && match of.columns {
-            super::boxes::Columns::Whole => axis.is_none(),
-            super::boxes::Columns::RowTileOuter(along, tiles) => {
-                axis == Some(along) && !is_outer && within(tiles, nest.column_tiles)
-            }
-            super::boxes::Columns::ColumnTileOuter(along, tiles) => {
-                axis == Some(along) && is_outer && within(tiles, nest.column_tiles)
-            }
-        }
 }

@@ -1,17 +1,18 @@
 //! The whole search space of a graph in a mode: its groups, their sections, and the least cycles of all partitions.
 
 use crate::arch::{Chip, TierId};
+use crate::bound::lattice::{Group, Partitions};
+use crate::bound::nests::{ALL_ROW_TILES, NestBox};
+use crate::bound::path::Length;
+use crate::bound::section::{BoundContext, Floor, SectionFloor, share};
+use crate::bound::stage::{MaskFloors, StageFloor};
 use crate::cost::compulsory_bytes;
 use crate::index::Id;
 use crate::mode::Mode;
-use crate::program::{SectionGraph, fingerprint, gradient_of, is_whole_block, tensor_tiers};
+use crate::program::{Nest, SectionGraph, fingerprint, gradient_of, is_whole_block, tensor_tiers};
 use crate::workload::{OperatorId, OperatorKind, Workload, kernels_with_epilogues};
 
-use super::boxes::ALL_ROW_TILES;
-use super::certificate::{Certificate, GroupEntry, Leaf, Mapped, NestEntry, SectionEntry, gap};
-use super::groups::{Group, Length, Partitions, names};
-use super::section_floor::{Floor, Ground, SectionFloor, share};
-use super::stage_floor::{MaskFloors, StageFloor};
+use super::certificate::{Certificate, GroupEntry, Leaf, Mapped, NestEntry, SectionEntry, gap, names};
 
 /// Multipliers that are tried: sections give their idle memory away if they take at most so many thousandths longer than what
 /// memory moves.
@@ -20,9 +21,9 @@ const GIVES_PERMILLE: [u64; 5] = [5, 20, 60, 200, u64::MAX];
 /// A certificate of a mapping. A tensor that fits no tier has none: it is `None`.
 pub fn certify(chip: &Chip, workload: &Workload, mode: Mode, mapped: &[Mapped]) -> Option<Certificate> {
     let tiers = tensor_tiers(chip, workload).ok()?;
-    let mut ground = Ground { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
+    let mut context = BoundContext { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
     let groups: Vec<GroupEntry> =
-        groups_of(workload, mode).iter().map(|group| Space::new(&mut ground, group, mode).entry(&ground)).collect();
+        groups_of(workload, mode).iter().map(|group| Space::new(&mut context, group, mode).entry(&context)).collect();
     let sections = mapped.iter().map(|section| SectionEntry {
         operators: names(workload, &section.operators),
         cycles: section.cycles,
@@ -45,6 +46,16 @@ pub fn certify(chip: &Chip, workload: &Workload, mode: Mode, mapped: &[Mapped]) 
 /// Cycles that no mapping of a mode beats: as a certificate has them.
 pub fn least_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> Option<u64> {
     certify(chip, workload, mode, &[]).map(|certificate| certificate.least_cycles)
+}
+
+/// Cycles, launch excluded, that no mapping of a section beats whose loop nest is in the class of `nest`; `None` if the
+/// operators cannot share a section, or no nest of that class is possible.
+pub fn floor_of(chip: &Chip, workload: &Workload, operators: &[OperatorId], nest: &Nest) -> Option<u64> {
+    let tiers = tensor_tiers(chip, workload).ok()?;
+    let mut context = BoundContext { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
+    let floor = SectionFloor::new(&mut context, operators)?;
+    let (_, of_class) = floor.boxes.iter().find(|(of, _): &&(NestBox, _)| of.contains(nest.into()))?;
+    of_class.map(|floor| floor.alone)
 }
 
 /// The groups of a graph in a mode: operators that may share sections.
@@ -73,14 +84,14 @@ pub(super) struct Space<'g> {
 }
 
 impl<'g> Space<'g> {
-    pub(super) fn new(ground: &mut Ground<'_>, group: &'g Group, mode: Mode) -> Self {
+    pub(super) fn new(context: &mut BoundContext<'_>, group: &'g Group, mode: Mode) -> Self {
         let partitions = match mode {
-            Mode::Fused => group.partitions(ground.workload),
+            Mode::Fused => group.partitions(context.workload),
             Mode::Kbk | Mode::Epilogue => Some(Partitions::of_kernel(&group.operators)),
         };
         let (mut sections, mut floors) = (Vec::new(), Vec::new());
         for operators in partitions.iter().flat_map(|partitions| &partitions.sections) {
-            let floor = SectionFloor::new(ground, operators).filter(|floor| floor.least().is_some());
+            let floor = SectionFloor::new(context, operators).filter(|floor| floor.least().is_some());
             floors.push(floor.map(|floor| {
                 sections.push((operators.clone(), floor));
                 sections.len() - 1
@@ -95,7 +106,7 @@ impl<'g> Space<'g> {
     }
 
     /// As a certificate has it, with the multiplier that serves best.
-    fn entry(&self, ground: &Ground<'_>) -> GroupEntry {
+    fn entry(&self, context: &BoundContext<'_>) -> GroupEntry {
         let leaf = |(operators, floor): &(Vec<OperatorId>, SectionFloor)| {
             let boxes = floor.boxes.iter().filter_map(|(of, floor)| Some((of, (*floor)?)));
             Leaf {
@@ -104,17 +115,17 @@ impl<'g> Space<'g> {
             }
         };
         let least: Vec<Option<Floor>> = self.sections.iter().map(|(_, floor)| floor.least()).collect();
-        let mut best = (self.least(ground, &least, None), None);
-        if self.may_give(ground) {
+        let mut best = (self.least(context, &least, None), None);
+        if self.may_give(context) {
             for permille in GIVES_PERMILLE {
-                let found = self.least(ground, &least, Some(permille));
+                let found = self.least(context, &least, Some(permille));
                 if found > best.0 {
                     best = (found, Some(permille));
                 }
             }
         }
         GroupEntry {
-            operators: names(ground.workload, &self.group.operators),
+            operators: names(context.workload, &self.group.operators),
             by_sections: self.is_by_sections(),
             gives_permille: best.1,
             leaves: self.sections.iter().map(leaf).collect(),
@@ -129,8 +140,8 @@ impl<'g> Space<'g> {
 
     /// Whether idle memory may be given away: the time that loading sooner saves must be no longer than what it takes of the one
     /// tier that holds all weights.
-    pub(super) fn may_give(&self, ground: &Ground<'_>) -> bool {
-        let chip = ground.chip;
+    pub(super) fn may_give(&self, context: &BoundContext<'_>) -> bool {
+        let chip = context.chip;
         self.mode == Mode::Fused
             && self.is_by_sections()
             && self.weight_tier().is_some_and(|tier| {
@@ -146,15 +157,15 @@ impl<'g> Space<'g> {
     }
 
     /// Cycles that no partition beats, where no section beats `least`.
-    pub(super) fn least(&self, ground: &Ground<'_>, least: &[Option<Floor>], gives: Option<u64>) -> u64 {
-        let Some(partitions) = &self.partitions else { return self.least_as_a_whole(ground) / self.group.every };
+    pub(super) fn least(&self, context: &BoundContext<'_>, least: &[Option<Floor>], gives: Option<u64>) -> u64 {
+        let Some(partitions) = &self.partitions else { return self.least_as_a_whole(context) / self.group.every };
         let lengths: Vec<Option<Length>> = self
             .floors
             .iter()
             .map(|&of| {
                 let (operators, floor) = &self.sections[of?];
                 let Floor { alone, prefetched } = least[of?]?;
-                let total = |run: u64| self.with_launches(ground, operators, run);
+                let total = |run: u64| self.with_launches(context, operators, run);
                 let (alone, prefetched) = if self.mode == Mode::Fused { (alone, prefetched) } else { (alone, alone) };
                 let memory = self.weight_tier().and_then(|tier| floor.memory.get(tier.index()));
                 let given = gives.zip(memory).filter(|(permille, (memory, _))| {
@@ -169,16 +180,16 @@ impl<'g> Space<'g> {
     }
 
     /// All repetitions of a section, launches included.
-    fn with_launches(&self, ground: &Ground<'_>, operators: &[OperatorId], run: u64) -> u64 {
-        let (launch, repeat) = (ground.chip.launch_cycles(), self.group.repeat);
-        let is_looped = self.mode == Mode::Fused && is_whole_block(ground.workload, operators);
+    fn with_launches(&self, context: &BoundContext<'_>, operators: &[OperatorId], run: u64) -> u64 {
+        let (launch, repeat) = (context.chip.launch_cycles(), self.group.repeat);
+        let is_looped = self.mode == Mode::Fused && is_whole_block(context.workload, operators);
         let launches = if is_looped { 1 } else { repeat };
         launch.saturating_mul(launches).saturating_add(run.saturating_mul(repeat))
     }
 
     /// Cycles of the group whatever its sections: a launch, all arithmetic on all PCUs, and what enters and leaves the group.
-    fn least_as_a_whole(&self, ground: &Ground<'_>) -> u64 {
-        let Ground { chip, workload, tiers, .. } = *ground;
+    fn least_as_a_whole(&self, context: &BoundContext<'_>) -> u64 {
+        let BoundContext { chip, workload, tiers, .. } = *context;
         let operators = &self.group.operators;
         let mut masks = MaskFloors::default();
         let mut work = |&op: &OperatorId| {

@@ -16,14 +16,14 @@ const MOST_GATHERED: u64 = 8_000_000;
 
 /// Least cycles of one row pass over a sparse weight.
 #[derive(Debug, Clone)]
-pub(super) struct MaskFloor {
+pub(crate) struct MaskFloor {
     /// Of the first so many columns; the last entry is the whole.
     upto: Vec<u64>,
 }
 
 impl MaskFloor {
     /// Of a mask in a shape of array; `gather`: the rows of K are gathered. `None` if it is too large to be counted.
-    pub(super) fn new(mask: &BlockMask, shape: &SystolicShape, gather: Option<&GatherPorts>) -> Option<Self> {
+    pub(crate) fn new(mask: &BlockMask, shape: &SystolicShape, gather: Option<&GatherPorts>) -> Option<Self> {
         let (grain, block, columns) = (shape.column_grain, mask.block_columns(), mask.columns());
         if gather.is_some() && grain > MOST_GATHERED_COLUMNS {
             return None;
@@ -48,12 +48,12 @@ impl MaskFloor {
     }
 
     /// All columns.
-    pub(super) fn whole(&self) -> u64 {
+    pub(crate) fn whole(&self) -> u64 {
         self.upto.last().copied().unwrap_or(0)
     }
 
     /// All but the first `columns` columns: what the whole takes beyond them.
-    pub(super) fn beyond(&self, columns: u64) -> u64 {
+    pub(crate) fn beyond(&self, columns: u64) -> u64 {
         let first = self.upto.get(columns as usize).copied().unwrap_or_else(|| self.whole());
         self.whole() - first
     }

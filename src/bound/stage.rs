@@ -10,12 +10,12 @@ use crate::sparsity::BlockMask;
 use crate::units::Dtype;
 use crate::workload::{GemmForm, TensorId};
 
-use super::boxes::Range;
-use super::mask_floor::MaskFloor;
+use super::mask::MaskFloor;
+use super::nests::Range;
 
 /// How a tiled axis runs through a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Along {
+pub(crate) enum Along {
     /// Not at all.
     Off,
     /// Along the columns of its result.
@@ -26,7 +26,7 @@ pub(super) enum Along {
 
 /// Least work of a stage.
 #[derive(Debug, Clone)]
-pub(super) struct StageFloor {
+pub(crate) struct StageFloor {
     /// Ways for a plain GEMM to lie on the array: the least over them counts. Empty for what has but a sum.
     ways: Vec<Way>,
     /// PCU-cycles of the section, of what is no plain GEMM.
@@ -42,9 +42,9 @@ pub(super) struct StageFloor {
     /// What a sparse weight stores, and where.
     stored: Option<Arc<Stored>>,
     /// PCUs of one pipeline.
-    pub(super) unit: u64,
+    pub(crate) unit: u64,
     /// A function on row tiles: it begins before its operands are complete.
-    pub(super) is_simd: bool,
+    pub(crate) is_simd: bool,
 }
 
 /// A way for a plain GEMM to lie on the array.
@@ -61,14 +61,14 @@ struct Way {
 
 /// What is known of masks: a weight is counted once, whatever the sections that read it.
 #[derive(Debug, Default)]
-pub(super) struct MaskFloors {
+pub(crate) struct MaskFloors {
     floors: BTreeMap<(TensorId, Dtype, usize), Option<Arc<MaskFloor>>>,
     stored: BTreeMap<TensorId, Arc<Stored>>,
 }
 
 impl StageFloor {
     /// Of a stage of a section; `None` if the chip cannot compute in its type.
-    pub(super) fn new(chip: &Chip, graph: &SectionGraph<'_>, stage: StageId, masks: &mut MaskFloors) -> Option<Self> {
+    pub(crate) fn new(chip: &Chip, graph: &SectionGraph<'_>, stage: StageId, masks: &mut MaskFloors) -> Option<Self> {
         let (spec, dtype) = (&graph.stages[stage], graph.stage_dtype(stage));
         let lanes = *chip.pcu.lanes.get(&dtype)?;
         let result_columns = graph.workload.tensors[spec.output].columns;
@@ -121,7 +121,7 @@ impl StageFloor {
     }
 
     /// PCU-cycles of the section with so many row tiles, and column tiles along or off the stage.
-    pub(super) fn work(&self, row_tiles: Range, column_tiles: Option<(Along, Range)>) -> u64 {
+    pub(crate) fn work(&self, row_tiles: Range, column_tiles: Option<(Along, Range)>) -> u64 {
         if self.ways.is_empty() {
             return self.sum;
         }
@@ -148,12 +148,12 @@ impl StageFloor {
     }
 
     /// Bytes of the fp32 sums of a row.
-    pub(super) fn sums_bytes(&self) -> u64 {
+    pub(crate) fn sums_bytes(&self) -> u64 {
         self.columns * 4
     }
 
     /// PCU-cycles of any `rows` rows of the section, at the best rate of any way.
-    pub(super) fn work_of_rows(&self, rows: u64) -> u64 {
+    pub(crate) fn work_of_rows(&self, rows: u64) -> u64 {
         if self.ways.is_empty() {
             let is_known = self.is_even || rows == self.rows;
             return if is_known { share(self.sum, (rows, self.rows)) } else { 0 };
@@ -162,7 +162,7 @@ impl StageFloor {
     }
 
     /// PCU-cycles beyond the first `tile` elements of an axis along the stage, in one pass over it by all rows.
-    pub(super) fn work_beyond(&self, along: Along, tile: u64) -> u64 {
+    pub(crate) fn work_beyond(&self, along: Along, tile: u64) -> u64 {
         let of_all = |way: &Way, pass: u64| share(pass, (self.rows, way.shape.row_grain));
         let of_way = |way: &Way| match (along, &way.mask) {
             (Along::Columns, Some(mask)) => of_all(way, mask.beyond(tile)),
@@ -182,7 +182,7 @@ impl StageFloor {
 
     /// PCU-cycles of all rows but for the first `before` and the last `behind` elements of an axis along the stage: by what is
     /// stored there, at peak.
-    pub(super) fn work_between(&self, along: Along, before: u64, behind: u64) -> u64 {
+    pub(crate) fn work_between(&self, along: Along, before: u64, behind: u64) -> u64 {
         if self.is_simd {
             let vectors = |columns: u64| columns.div_ceil(self.lanes);
             let left = self.columns.saturating_sub(before).saturating_sub(behind);
@@ -298,7 +298,7 @@ fn between(upto: &[u64], block: u64, from: u64, to: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::arch;
-    use crate::proof::boxes::ALL_ROW_TILES;
+    use crate::bound::nests::ALL_ROW_TILES;
     use crate::workload;
     use std::path::Path;
 

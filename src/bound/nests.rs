@@ -4,7 +4,7 @@
 //! of row tiles and of column tiles, each in one of [`CLASSES`]. Residency, split-K and the allocation of PCUs are free in every box:
 //! its bound holds for all of them.
 
-use crate::program::SectionGraph;
+use crate::program::{LoopOrder, Nest, SectionGraph};
 
 /// Numbers of tiles of each class, from and to.
 const CLASSES: [Range; 6] = [
@@ -17,24 +17,29 @@ const CLASSES: [Range; 6] = [
 ];
 
 /// Any number of row tiles.
-pub(super) const ALL_ROW_TILES: Range = Range { least: 1, most: u64::MAX };
+pub(crate) const ALL_ROW_TILES: Range = Range { least: 1, most: u64::MAX };
 
 /// A range of numbers of tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) least: u64,
-    pub(super) most: u64,
+pub(crate) struct Range {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
 }
 
 impl Range {
     /// Elements of the smallest tile that cuts `extent` into so many.
-    pub(super) fn smallest_tile(self, extent: u64) -> u64 {
+    pub(crate) fn smallest_tile(self, extent: u64) -> u64 {
         extent.div_ceil(self.most.max(1)).max(1)
     }
 
     /// Elements of the largest.
-    pub(super) fn largest_tile(self, extent: u64) -> u64 {
+    pub(crate) fn largest_tile(self, extent: u64) -> u64 {
         if self.least <= 1 { extent } else { extent.div_ceil(self.least - 1).saturating_sub(1).max(1) }
+    }
+
+    /// Whether a number of tiles is in the range.
+    pub(crate) fn contains(self, tiles: u64) -> bool {
+        (self.least..=self.most).contains(&tiles)
     }
 
     fn words(self) -> String {
@@ -48,7 +53,7 @@ impl Range {
 
 /// How column tiles and row tiles follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(crate) enum Columns {
     /// No axis is tiled.
     Whole,
     /// `for block { for row tile { for column tile } }` over an axis.
@@ -57,16 +62,38 @@ pub(super) enum Columns {
     ColumnTileOuter(usize, Range),
 }
 
+/// What boxes know of a nest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NestCounts {
+    pub(crate) row_tiles: u64,
+    /// Axis that is cut into column tiles.
+    pub(crate) axis: Option<usize>,
+    pub(crate) column_tiles: u64,
+    /// Column tiles are outside the row tiles.
+    pub(crate) column_tile_outer: bool,
+}
+
+impl From<&Nest> for NestCounts {
+    fn from(nest: &Nest) -> Self {
+        Self {
+            row_tiles: nest.row_tiles(),
+            axis: nest.tiled_axis.map(|cut| cut.axis),
+            column_tiles: nest.column_tiles(),
+            column_tile_outer: nest.order == LoopOrder::ColumnTileOuter,
+        }
+    }
+}
+
 /// A class of loop nests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NestBox {
-    pub(super) columns: Columns,
-    pub(super) row_tiles: Range,
+pub(crate) struct NestBox {
+    pub(crate) columns: Columns,
+    pub(crate) row_tiles: Range,
 }
 
 impl NestBox {
     /// Every box of a section.
-    pub(super) fn all(graph: &SectionGraph<'_>) -> Vec<Self> {
+    pub(crate) fn all(graph: &SectionGraph<'_>) -> Vec<Self> {
         let mut columns = vec![Columns::Whole];
         // Where sequences have weights of their own, a row block is a sequence, and its column tiles pass inside it.
         for (axis, of) in graph.axes.iter().enumerate().filter(|(axis, _)| graph.may_cut(*axis)) {
@@ -81,8 +108,23 @@ impl NestBox {
         columns.iter().flat_map(|&columns| classes.clone().map(move |row_tiles| Self { columns, row_tiles })).collect()
     }
 
+    /// Whether a nest with these counts is one of the box.
+    pub(crate) fn contains(&self, nest: NestCounts) -> bool {
+        let axis = nest.axis.filter(|_| nest.column_tiles > 1);
+        let columns = match self.columns {
+            Columns::Whole => axis.is_none(),
+            Columns::RowTileOuter(along, tiles) => {
+                axis == Some(along) && !nest.column_tile_outer && tiles.contains(nest.column_tiles)
+            }
+            Columns::ColumnTileOuter(along, tiles) => {
+                axis == Some(along) && nest.column_tile_outer && tiles.contains(nest.column_tiles)
+            }
+        };
+        columns && self.row_tiles.contains(nest.row_tiles)
+    }
+
     /// What a certificate calls it.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let rows = format!("{} row tiles", self.row_tiles.words());
         match self.columns {
             Columns::Whole => rows,

@@ -15,49 +15,49 @@ use crate::interrupt;
 use crate::program::{SectionGraph, StageId, StageSpec};
 use crate::workload::{OperatorId, TensorId, Workload};
 
-use super::boxes::{Columns, NestBox, Range};
-use super::stage_floor::{Along, MaskFloors, StageFloor};
+use super::nests::{Columns, NestBox, Range};
+use super::stage::{Along, MaskFloors, StageFloor};
 
 /// Parts of the rows that a row block may have, in eighths, from and to: all, or less.
 const BLOCKS: [(u64, u64); 6] = [(8, 8), (6, 8), (4, 6), (2, 4), (1, 2), (0, 1)];
 
 /// A chip, a graph and where its tensors lie; what was worked out of its masks.
 #[derive(Debug)]
-pub(super) struct Ground<'a> {
-    pub(super) chip: &'a Chip,
-    pub(super) workload: &'a Workload,
-    pub(super) tiers: &'a [TierId],
-    pub(super) masks: MaskFloors,
+pub(crate) struct BoundContext<'a> {
+    pub(crate) chip: &'a Chip,
+    pub(crate) workload: &'a Workload,
+    pub(crate) tiers: &'a [TierId],
+    pub(crate) masks: MaskFloors,
 }
 
 /// Least cycles of a section in a box, launch excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Floor {
+pub(crate) struct Floor {
     /// Where the section loads all that it needs.
-    pub(super) alone: u64,
+    pub(crate) alone: u64,
     /// Where the section before may have loaded the first slot of its weights.
-    pub(super) prefetched: u64,
+    pub(crate) prefetched: u64,
 }
 
 /// Least cycles of a section, launch excluded, in each of its boxes; `None` where no nest of a box can be.
 #[derive(Debug, Clone)]
-pub(super) struct SectionFloor {
-    pub(super) boxes: Vec<(NestBox, Option<Floor>)>,
+pub(crate) struct SectionFloor {
+    pub(crate) boxes: Vec<(NestBox, Option<Floor>)>,
     /// Of each tier, cycles in which it moves what must be moved; and without the weights that may be there before.
-    pub(super) memory: Vec<(u64, u64)>,
+    pub(crate) memory: Vec<(u64, u64)>,
     /// Tiers that weights lie in.
-    pub(super) weight_tiers: Vec<TierId>,
+    pub(crate) weight_tiers: Vec<TierId>,
 }
 
 impl SectionFloor {
     /// Of some operators; `None` if they cannot share a section.
-    pub(super) fn new(ground: &mut Ground<'_>, operators: &[OperatorId]) -> Option<Self> {
-        let graph = SectionGraph::new(ground.workload, operators, operators.len() > 1)?;
-        let chip = &*ground.chip.in_section(graph.largest_off_chip_bytes());
+    pub(crate) fn new(context: &mut BoundContext<'_>, operators: &[OperatorId]) -> Option<Self> {
+        let graph = SectionGraph::new(context.workload, operators, operators.len() > 1)?;
+        let chip = &*context.chip.in_section(graph.largest_off_chip_bytes());
         let stages: Option<IndexVec<StageId, StageFloor>> =
-            graph.stages.ids().map(|stage| StageFloor::new(chip, &graph, stage, &mut ground.masks)).collect();
-        let bytes = compulsory_bytes(chip, ground.workload, ground.tiers, operators, 1);
-        let section = Section { chip, graph: &graph, stages: stages?, tiers: ground.tiers, bytes };
+            graph.stages.ids().map(|stage| StageFloor::new(chip, &graph, stage, &mut context.masks)).collect();
+        let bytes = compulsory_bytes(chip, context.workload, context.tiers, operators, 1);
+        let section = Section { chip, graph: &graph, stages: stages?, tiers: context.tiers, bytes };
         let floor = |of: NestBox| {
             interrupt::check();
             (of, section.floor(&of))
@@ -68,14 +68,14 @@ impl SectionFloor {
             let rate = chip.tier_rate(TierId::from_index(t));
             (share(all, (rate.cycles, rate.bytes)), share(without, (rate.cycles, rate.bytes)))
         });
-        let mut weight_tiers: Vec<TierId> = section.weights().map(|(_, w)| ground.tiers[w.index()]).collect();
+        let mut weight_tiers: Vec<TierId> = section.weights().map(|(_, w)| context.tiers[w.index()]).collect();
         weight_tiers.sort_unstable();
         weight_tiers.dedup();
         Some(Self { boxes, memory: memory.collect(), weight_tiers })
     }
 
     /// The least over all boxes.
-    pub(super) fn least(&self) -> Option<Floor> {
+    pub(crate) fn least(&self) -> Option<Floor> {
         let floors = || self.boxes.iter().filter_map(|(_, floor)| *floor);
         Some(Floor {
             alone: floors().map(|floor| floor.alone).min()?,
@@ -85,7 +85,7 @@ impl SectionFloor {
 }
 
 /// A share of something, as a fraction.
-pub(super) type Share = (u64, u64);
+pub(crate) type Share = (u64, u64);
 
 const WHOLE: Share = (1, 1);
 
@@ -485,6 +485,6 @@ impl Section<'_> {
 }
 
 /// A share of an amount, rounded down.
-pub(super) fn share(amount: u64, of: Share) -> u64 {
+pub(crate) fn share(amount: u64, of: Share) -> u64 {
     (u128::from(amount) * u128::from(of.0) / u128::from(of.1.max(1))) as u64
 }
