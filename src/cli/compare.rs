@@ -197,7 +197,8 @@ pub(super) fn write_trace(
 fn tell_gaps(chip: &Chip, workload: &Workload, outcomes: &[Outcome]) {
     // The analytic bound of a configuration is no run: it may be below.
     for outcome in outcomes.iter().filter(|outcome| outcome.fidelity != outcome::Fidelity::Bound) {
-        let Some(least) = proof::least_cycles(chip, workload, outcome.mode) else { continue };
+        let Some(least) = proof::least_cycles(chip, workload, &[outcome.mode]) else { continue };
+        let least = least[0];
         let gap = proof::gap(outcome.cycles, least) * 100.0;
         let _ = writeln!(
             io::stderr().lock(),

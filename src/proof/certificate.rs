@@ -111,8 +111,11 @@ pub struct Mapped {
     pub cycles: u64,
 }
 
-/// `cycles / least - 1`.
+/// `cycles / least - 1`; 0 where there is nothing to do.
 pub fn gap(cycles: u64, least: u64) -> f64 {
+    if cycles == 0 && least == 0 {
+        return 0.0;
+    }
     cycles as f64 / least.max(1) as f64 - 1.0
 }
 

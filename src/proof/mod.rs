@@ -13,7 +13,7 @@ mod check;
 mod space;
 
 pub use certificate::{Certificate, GroupEntry, Leaf, Mapped, NestEntry, SectionEntry, gap};
-pub use check::{Refusal, check};
+pub use check::{Checker, Refusal, check};
 pub use space::{certify, floor_of, least_cycles};
 
 /// Version of a certificate's shape.

@@ -1,5 +1,8 @@
 //! The whole search space of a graph in a mode: its groups, their sections, and the least cycles of all partitions.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::arch::{Chip, TierId};
 use crate::bound::lattice::{Group, Partitions};
 use crate::bound::nests::{ALL_ROW_TILES, NestBox};
@@ -18,12 +21,45 @@ use super::certificate::{Certificate, GroupEntry, Leaf, Mapped, NestEntry, Secti
 /// memory moves.
 const GIVES_PERMILLE: [u64; 5] = [5, 20, 60, 200, u64::MAX];
 
+/// Floors of sections of one graph on one chip, each worked out once: a section of several modes has the same in all of them.
+#[derive(Debug)]
+pub(super) struct Floors<'a> {
+    pub(super) chip: &'a Chip,
+    pub(super) workload: &'a Workload,
+    /// Where each tensor lies.
+    tiers: Vec<TierId>,
+    masks: MaskFloors,
+    known: BTreeMap<Vec<OperatorId>, Option<Arc<SectionFloor>>>,
+}
+
+impl<'a> Floors<'a> {
+    /// `None` where a tensor fits no tier of the chip.
+    pub(super) fn new(chip: &'a Chip, workload: &'a Workload) -> Option<Self> {
+        let tiers = tensor_tiers(chip, workload).ok()?;
+        Some(Self { chip, workload, tiers, masks: MaskFloors::default(), known: BTreeMap::new() })
+    }
+
+    /// The floor of a section with these operators; `None` if they cannot share one, or no nest of theirs is possible.
+    pub(super) fn of(&mut self, operators: &[OperatorId]) -> Option<Arc<SectionFloor>> {
+        if let Some(known) = self.known.get(operators) {
+            return known.clone();
+        }
+        let masks = std::mem::take(&mut self.masks);
+        let mut context = BoundContext { chip: self.chip, workload: self.workload, tiers: &self.tiers, masks };
+        let floor = SectionFloor::new(&mut context, operators).filter(|floor| floor.least().is_some()).map(Arc::new);
+        self.masks = context.masks;
+        self.known.insert(operators.to_vec(), floor.clone());
+        floor
+    }
+}
+
 /// A certificate of a mapping. A tensor that fits no tier has none: it is `None`.
 pub fn certify(chip: &Chip, workload: &Workload, mode: Mode, mapped: &[Mapped]) -> Option<Certificate> {
-    let tiers = tensor_tiers(chip, workload).ok()?;
-    let mut context = BoundContext { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
-    let groups: Vec<GroupEntry> =
-        groups_of(workload, mode).iter().map(|group| Space::new(&mut context, group, mode).entry(&context)).collect();
+    let mut floors = Floors::new(chip, workload)?;
+    let mut groups = Vec::new();
+    for group in groups_of(workload, mode) {
+        groups.push(Space::new(&mut floors, group, mode).entry(&floors));
+    }
     let sections = mapped.iter().map(|section| SectionEntry {
         operators: names(workload, &section.operators),
         cycles: section.cycles,
@@ -43,9 +79,19 @@ pub fn certify(chip: &Chip, workload: &Workload, mode: Mode, mapped: &[Mapped]) 
     })
 }
 
-/// Cycles that no mapping of a mode beats: as a certificate has them.
-pub fn least_cycles(chip: &Chip, workload: &Workload, mode: Mode) -> Option<u64> {
-    certify(chip, workload, mode, &[]).map(|certificate| certificate.least_cycles)
+/// Of each of some modes, cycles that no mapping beats: as a certificate has them. `None` where a tensor fits no tier.
+pub fn least_cycles(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Option<Vec<u64>> {
+    let mut floors = Floors::new(chip, workload)?;
+    let mut all = Vec::with_capacity(modes.len());
+    for &mode in modes {
+        let mut least = 0u64;
+        for group in groups_of(workload, mode) {
+            let space = Space::new(&mut floors, group, mode);
+            least = least.saturating_add(space.best(&floors).cycles);
+        }
+        all.push(least);
+    }
+    Some(all)
 }
 
 /// Cycles, launch excluded, that no mapping of a section beats whose loop nest is in the class of `nest`; `None` if the
@@ -71,28 +117,34 @@ pub(super) fn groups_of(workload: &Workload, mode: Mode) -> Vec<Group> {
     }
 }
 
+/// The least cycles of a group that are found with any multiplier, and the multiplier.
+struct Best {
+    cycles: u64,
+    gives_permille: Option<u64>,
+}
+
 /// The sections and partitions of a group.
-pub(super) struct Space<'g> {
-    pub(super) group: &'g Group,
+#[derive(Debug)]
+pub(super) struct Space {
+    pub(super) group: Group,
     mode: Mode,
     /// Without, the group as a whole.
     partitions: Option<Partitions>,
     /// Of every section, by its operators.
-    pub(super) sections: Vec<(Vec<OperatorId>, SectionFloor)>,
+    pub(super) sections: Vec<(Vec<OperatorId>, Arc<SectionFloor>)>,
     /// Of the partitions' sections, which of `sections`.
     floors: Vec<Option<usize>>,
 }
 
-impl<'g> Space<'g> {
-    pub(super) fn new(context: &mut BoundContext<'_>, group: &'g Group, mode: Mode) -> Self {
+impl Space {
+    pub(super) fn new(of: &mut Floors<'_>, group: Group, mode: Mode) -> Self {
         let partitions = match mode {
-            Mode::Fused => group.partitions(context.workload),
+            Mode::Fused => group.partitions(of.workload),
             Mode::Kbk | Mode::Epilogue => Some(Partitions::of_kernel(&group.operators)),
         };
         let (mut sections, mut floors) = (Vec::new(), Vec::new());
         for operators in partitions.iter().flat_map(|partitions| &partitions.sections) {
-            let floor = SectionFloor::new(context, operators).filter(|floor| floor.least().is_some());
-            floors.push(floor.map(|floor| {
+            floors.push(of.of(operators).map(|floor| {
                 sections.push((operators.clone(), floor));
                 sections.len() - 1
             }));
@@ -105,31 +157,37 @@ impl<'g> Space<'g> {
         self.partitions.is_some()
     }
 
+    /// The greatest lower bound that a multiplier gives.
+    fn best(&self, floors: &Floors<'_>) -> Best {
+        let least: Vec<Option<Floor>> = self.sections.iter().map(|(_, floor)| floor.least()).collect();
+        let mut best = Best { cycles: self.least(floors, &least, None), gives_permille: None };
+        if self.may_give(floors.chip) {
+            for permille in GIVES_PERMILLE {
+                let cycles = self.least(floors, &least, Some(permille));
+                if cycles > best.cycles {
+                    best = Best { cycles, gives_permille: Some(permille) };
+                }
+            }
+        }
+        best
+    }
+
     /// As a certificate has it, with the multiplier that serves best.
-    fn entry(&self, context: &BoundContext<'_>) -> GroupEntry {
-        let leaf = |(operators, floor): &(Vec<OperatorId>, SectionFloor)| {
+    fn entry(&self, floors: &Floors<'_>) -> GroupEntry {
+        let leaf = |(operators, floor): &(Vec<OperatorId>, Arc<SectionFloor>)| {
             let boxes = floor.boxes.iter().filter_map(|(of, floor)| Some((of, (*floor)?)));
             Leaf {
                 operators: self.places(operators),
                 boxes: boxes.map(|(of, floor)| (of.name(), [floor.alone, floor.prefetched])).collect(),
             }
         };
-        let least: Vec<Option<Floor>> = self.sections.iter().map(|(_, floor)| floor.least()).collect();
-        let mut best = (self.least(context, &least, None), None);
-        if self.may_give(context) {
-            for permille in GIVES_PERMILLE {
-                let found = self.least(context, &least, Some(permille));
-                if found > best.0 {
-                    best = (found, Some(permille));
-                }
-            }
-        }
+        let best = self.best(floors);
         GroupEntry {
-            operators: names(context.workload, &self.group.operators),
+            operators: names(floors.workload, &self.group.operators),
             by_sections: self.is_by_sections(),
-            gives_permille: best.1,
+            gives_permille: best.gives_permille,
             leaves: self.sections.iter().map(leaf).collect(),
-            least_cycles: best.0,
+            least_cycles: best.cycles,
         }
     }
 
@@ -140,8 +198,7 @@ impl<'g> Space<'g> {
 
     /// Whether idle memory may be given away: the time that loading sooner saves must be no longer than what it takes of the one
     /// tier that holds all weights.
-    pub(super) fn may_give(&self, context: &BoundContext<'_>) -> bool {
-        let chip = context.chip;
+    pub(super) fn may_give(&self, chip: &Chip) -> bool {
         self.mode == Mode::Fused
             && self.is_by_sections()
             && self.weight_tier().is_some_and(|tier| {
@@ -157,15 +214,15 @@ impl<'g> Space<'g> {
     }
 
     /// Cycles that no partition beats, where no section beats `least`.
-    pub(super) fn least(&self, context: &BoundContext<'_>, least: &[Option<Floor>], gives: Option<u64>) -> u64 {
-        let Some(partitions) = &self.partitions else { return self.least_as_a_whole(context) / self.group.every };
+    pub(super) fn least(&self, of: &Floors<'_>, least: &[Option<Floor>], gives: Option<u64>) -> u64 {
+        let Some(partitions) = &self.partitions else { return self.least_as_a_whole(of) / self.group.every };
         let lengths: Vec<Option<Length>> = self
             .floors
             .iter()
-            .map(|&of| {
-                let (operators, floor) = &self.sections[of?];
-                let Floor { alone, prefetched } = least[of?]?;
-                let total = |run: u64| self.with_launches(context, operators, run);
+            .map(|&at| {
+                let (operators, floor) = &self.sections[at?];
+                let Floor { alone, prefetched } = least[at?]?;
+                let total = |run: u64| self.with_launches(of, operators, run);
                 let (alone, prefetched) = if self.mode == Mode::Fused { (alone, prefetched) } else { (alone, alone) };
                 let memory = self.weight_tier().and_then(|tier| floor.memory.get(tier.index()));
                 let given = gives.zip(memory).filter(|(permille, (memory, _))| {
@@ -179,17 +236,17 @@ impl<'g> Space<'g> {
         partitions.shortest(&lengths, self.group.repeat) / self.group.every
     }
 
-    /// All repetitions of a section, launches included.
-    fn with_launches(&self, context: &BoundContext<'_>, operators: &[OperatorId], run: u64) -> u64 {
-        let (launch, repeat) = (context.chip.launch_cycles(), self.group.repeat);
-        let is_looped = self.mode == Mode::Fused && is_whole_block(context.workload, operators);
+    /// All repetitions of a section, launches included, and all steps that share them.
+    pub(super) fn with_launches(&self, of: &Floors<'_>, operators: &[OperatorId], run: u64) -> u64 {
+        let (launch, repeat) = (of.chip.launch_cycles(), self.group.repeat);
+        let is_looped = self.mode == Mode::Fused && is_whole_block(of.workload, operators);
         let launches = if is_looped { 1 } else { repeat };
         launch.saturating_mul(launches).saturating_add(run.saturating_mul(repeat))
     }
 
     /// Cycles of the group whatever its sections: a launch, all arithmetic on all PCUs, and what enters and leaves the group.
-    fn least_as_a_whole(&self, context: &BoundContext<'_>) -> u64 {
-        let BoundContext { chip, workload, tiers, .. } = *context;
+    fn least_as_a_whole(&self, of: &Floors<'_>) -> u64 {
+        let Floors { chip, workload, tiers, .. } = of;
         let operators = &self.group.operators;
         let mut masks = MaskFloors::default();
         let mut work = |&op: &OperatorId| {

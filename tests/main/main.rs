@@ -53,6 +53,7 @@ mod pod_sharded;
 mod prefetch;
 mod program;
 mod proof;
+mod proof_fuzz;
 mod random;
 mod recompile;
 mod recompute;
