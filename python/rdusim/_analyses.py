@@ -66,6 +66,25 @@ class Result(View):
         super().__init__(json.loads(runs.json()))
         self._runs = runs
 
+    @property
+    def speedup_range(self) -> tuple[float, float] | None:
+        """What ``speedup`` can be, from least to most, as the gaps of both runs allow; ``None`` where they are not known."""
+        return self._range("speedup_range")
+
+    @property
+    def speedup_over_epilogue_range(self) -> tuple[float, float] | None:
+        """The same of ``speedup_over_epilogue``."""
+        return self._range("speedup_over_epilogue_range")
+
+    @property
+    def speedup_notes(self) -> list[str]:
+        """A sentence on each speed-up whose gaps allow another verdict."""
+        return list(self._data.get("speedup_notes", []))
+
+    def _range(self, key: str) -> tuple[float, float] | None:
+        found = self._data.get(key)
+        return None if found is None else (float(found[0]), float(found[1]))
+
     def __getattr__(self, name: str) -> Any:
         # A property that raises AttributeError ends here.
         return self._run(name) if name in ("kbk", "epilogue", "fused") else super().__getattr__(name)

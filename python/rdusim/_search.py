@@ -149,7 +149,7 @@ def search(
     bounded = [metric.rsplit(".", 1)[-1] in _BOUNDED or "." not in metric for metric in objectives]
     # A least time is an optimistic value of a time that is minimised, and of nothing that is maximised.
     is_bounded = [ok and not (sign and "." in metric) for ok, sign, metric in zip(bounded, signs, objectives, strict=True)]
-    can_bound = all(is_bounded) and "speedup" not in objectives
+    can_bound = all(is_bounded) and not any(metric.startswith("speedup") for metric in objectives)
 
     def objective(trial: Any) -> list[float]:
         values = {path: _suggested(trial, path, domain) for path, domain in fields.items()}

@@ -80,6 +80,8 @@ class Run(View):
     tflops_executed: float
     utilization: float
     bound_cycles: int
+    gap: float | None
+    """Cycles over the least that a mapping of the mode can take, less 1; ``None`` where no such bound is known."""
 
     @property
     def bound_by(self) -> str:

@@ -239,6 +239,11 @@ def test_archives_of_torch_export_are_workloads(cli, tmp_path):
 def test_results_have_attributes_and_pictures(tmp_path):
     result = rs.compare("sn10", "tiny-mlp")
     assert result.speedup == result.kbk.time_s / result.fused.time_s
+    least, most = result.speedup_range
+    assert least == pytest.approx(result.speedup / (1 + result.kbk.gap)) and least <= result.speedup <= most
+    assert most == pytest.approx(result.speedup * (1 + result.fused.gap))
+    assert result.speedup_over_epilogue_range[0] <= result.speedup_over_epilogue and result.speedup_notes == []
+    assert rs.run("a100", "tiny-mlp", "fused").fused.gap is None and rs.run("sn10", "tiny-mlp", "kbk").speedup_range is None
     assert result.fused.bound_by in {section.bound_by for section in result.fused.sections}
     assert sum(section.cycles for section in result.fused.sections) == result.fused.cycles
     assert result.fused.traffic.off_chip_read_bytes + result.fused.traffic.off_chip_write_bytes == result.fused.off_chip_bytes

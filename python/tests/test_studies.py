@@ -24,6 +24,8 @@ def study(**more):
 
 def test_a_table_is_rows_columns_and_csv(cli, tmp_path):
     table = rs.sweep(study())
+    assert table.columns[-4:] == ["speedup", "speedup_least", "speedup_most", "status"]
+    assert all(row["speedup_least"] <= row["speedup"] <= row["speedup_most"] for row in table)
     assert len(table) == 6 and table.columns[:2] == list(AXES) and table["workload.dims.tokens"] == [64, 128] * 3
     file = tmp_path / "study.toml"
     file.write_text(study().to_toml())

@@ -8,6 +8,7 @@ use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
 use crate::program::divided_over_tiers;
 use crate::report::{Document, File, Layout, Made, Page, Side};
+use crate::study::add_least_cycles;
 use crate::study::uncertainty::{self, Draws};
 use crate::workload::Workload;
 use crate::{bsp, gpu, systolic, wafer};
@@ -59,7 +60,10 @@ impl Ran {
                 let how = (options.fidelity, options.skip);
                 let divided = divided_over_tiers(&chip, workload);
                 let graph = divided.as_ref().unwrap_or(workload);
-                let Execution { configurations, outcomes } = execute(&chip, graph, modes, how, &options.source, ended)?;
+                let Execution { configurations, mut outcomes } =
+                    execute(&chip, graph, modes, how, &options.source, ended)?;
+                add_least_cycles(&chip, graph, &mut outcomes);
+                ended(Stage::Bounded);
                 Self { chip: AnyChip::Rdu(Box::new(chip)), divided, configurations, outcomes }
             }
             AnyChip::Gpu(gpu) => {

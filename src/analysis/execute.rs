@@ -39,6 +39,8 @@ pub enum Stage {
     Compiled,
     /// They have run.
     Simulated,
+    /// It is known how far they are from what no mapping beats.
+    Bounded,
 }
 
 /// Compiles `workload` for `chip` in each mode, or takes saved configurations, and simulates the configurations; without

@@ -52,6 +52,7 @@ pub(super) fn outcome(
         stop: StopReason::Drained,
         cycles: sections.iter().map(|section| section.cycles).sum(),
         bound_cycles: bound_cycles(chip, workload, mode),
+        least_cycles: None,
         sections,
         notes: Vec::new(),
     }

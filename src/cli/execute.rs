@@ -13,12 +13,14 @@ pub(super) struct Stopwatch {
     pub(super) compiling: Duration,
     /// Running them.
     pub(super) running: Duration,
+    /// Bounding them.
+    pub(super) bounding: Duration,
 }
 
 impl Stopwatch {
     #[expect(clippy::disallowed_methods, reason = "`-v` tells how long things took, on standard error")]
     pub(super) fn start() -> Self {
-        Self { since: Instant::now(), compiling: Duration::ZERO, running: Duration::ZERO }
+        Self { since: Instant::now(), compiling: Duration::ZERO, running: Duration::ZERO, bounding: Duration::ZERO }
     }
 
     /// A stage has ended.
@@ -30,6 +32,7 @@ impl Stopwatch {
         match stage {
             Stage::Compiled => self.compiling = took,
             Stage::Simulated => self.running = took,
+            Stage::Bounded => self.bounding = took,
         }
     }
 

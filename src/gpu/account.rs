@@ -72,6 +72,7 @@ pub(super) fn outcome(
         stop: StopReason::Drained,
         cycles: sections.iter().map(|section| section.cycles).sum(),
         bound_cycles: bound_cycles(gpu, workload, mode),
+        least_cycles: None,
         sections,
         notes: Vec::new(),
     }

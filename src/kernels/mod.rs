@@ -131,6 +131,7 @@ pub fn outcome(
         stop: StopReason::Drained,
         cycles: sections.iter().map(|section| section.cycles).sum(),
         bound_cycles: machine.bound_cycles,
+        least_cycles: None,
         sections,
         notes: Vec::new(),
     }
@@ -157,6 +158,7 @@ pub fn pipeline(
         stop: StopReason::Drained,
         cycles: section.cycles,
         bound_cycles: machine.bound_cycles,
+        least_cycles: None,
         sections: vec![section],
         notes: Vec::new(),
     }

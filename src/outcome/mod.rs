@@ -5,6 +5,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use crate::mode::Mode;
+use crate::proof::gap;
 use crate::workload::Phase;
 
 /// How closely time is modelled.
@@ -361,6 +362,9 @@ pub struct Outcome {
     pub cycles: u64,
     /// Lower bound for this graph, mode and chip, whatever the mapping.
     pub bound_cycles: u64,
+    /// Cycles that no mapping of the mode takes less than, as a certificate has them; `None` where no such bound is known: on chips
+    /// that are no RDUs, and at fidelities other than `event`.
+    pub least_cycles: Option<u64>,
     /// Sections in order.
     pub sections: Vec<SectionOutcome>,
     /// What a user should know about the mapping, one sentence each (for example why a tensor is read twice).
@@ -378,6 +382,11 @@ impl SectionOutcome {
 }
 
 impl Outcome {
+    /// How far the mapping may be from the best: `cycles / least_cycles - 1`; `None` where there is no bound, or no whole run.
+    pub fn gap(&self) -> Option<f64> {
+        self.least_cycles.filter(|_| self.stop == StopReason::Drained).map(|least| gap(self.cycles, least))
+    }
+
     /// Cycles if in every section loads, computing and writes came one after the other.
     pub fn serial_cycles(&self) -> u64 {
         self.sections.iter().map(SectionOutcome::serial_cycles).sum()

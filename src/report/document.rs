@@ -13,9 +13,10 @@ use crate::workload::Workload;
 
 use super::comparable;
 use super::entries::{ArchEntry, RunEntry, WorkloadEntry};
-use super::figures::{Work, quotient};
+use super::figures::Work;
+use super::gaps::Speedup;
 use super::ranges::UncertaintyEntry;
-use super::side::Side;
+use super::side::{Side, name_of};
 use super::waterfall::Waterfall;
 
 /// Version of the object's shape.
@@ -35,9 +36,18 @@ pub struct Document {
     /// Time of kernel by kernel over time of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<f64>,
+    /// What `speedup` of the best mappings of both modes can be, from least to most, as both gaps allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup_range: Option<[f64; 2]>,
     /// Time of kernels with epilogues over time of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup_over_epilogue: Option<f64>,
+    /// As `speedup_range`, over kernels with epilogues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup_over_epilogue_range: Option<[f64; 2]>,
+    /// Of each speed-up whose gaps allow another verdict, a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub speedup_notes: Vec<String>,
     /// Off-chip bytes of kernel by kernel over those of fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_chip_traffic_ratio: Option<TrafficRatio>,
@@ -108,14 +118,26 @@ pub struct AgainstEntry {
     /// Its time of kernel by kernel over its time of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup: Option<f64>,
+    /// What its `speedup` can be, as both gaps allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup_range: Option<[f64; 2]>,
     /// Its time of kernels with epilogues over its time of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup_over_epilogue: Option<f64>,
+    /// What its `speedup_over_epilogue` can be, as both gaps allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speedup_over_epilogue_range: Option<[f64; 2]>,
     /// Its off-chip bytes of kernel by kernel over those of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_chip_traffic_ratio: Option<TrafficRatio>,
     /// Of each mode, this chip's time over the other's: above 1 the chip of `--arch` is faster.
     pub speedups: IndexMap<&'static str, f64>,
+    /// Of each mode of which both gaps are known, what its entry in `speedups` can be.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub speedups_range: IndexMap<&'static str, [f64; 2]>,
+    /// Of each speed-up on this chip, or against the other, whose gaps allow another verdict, a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub speedup_notes: Vec<String>,
     /// Why energies and areas of the two cannot be compared one to one, a sentence each.
     pub not_like_for_like: Vec<String>,
 }
@@ -127,12 +149,15 @@ impl Document {
         let runs: Vec<RunEntry> =
             outcomes.iter().map(|outcome| RunEntry::new(chip, &work, outcome, tokens(workload))).collect();
         let of = |mode: Mode| runs.iter().find(|run| run.mode == mode.name());
-        let over_fused = |before: Mode, measure: fn(&RunEntry) -> f64| {
-            Some(quotient(measure(of(before)?), measure(of(Mode::Fused)?)))
+        let over_fused = |before: Mode| {
+            let after = of(Mode::Fused)?.timed(Mode::Fused.name());
+            Some(Speedup { before: of(before)?.timed(before.name()), after })
         };
         let off_chip = |run: &RunEntry| (run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes) as f64;
-        let [speedup, speedup_over_epilogue] =
-            [Mode::Kbk, Mode::Epilogue].map(|before| over_fused(before, |run| run.time_s));
+        let speedups = [Mode::Kbk, Mode::Epilogue].map(over_fused);
+        let [speedup, speedup_over_epilogue] = speedups.map(|of| Some(of?.ratio()));
+        let [speedup_range, speedup_over_epilogue_range] = speedups.map(|of| of?.range());
+        let speedup_notes = speedups.into_iter().flatten().filter_map(|of| of.sentence()).collect();
         let off_chip_traffic_ratio =
             of(Mode::Kbk).zip(of(Mode::Fused)).map(|(kbk, fused)| TrafficRatio::new(off_chip(kbk), off_chip(fused)));
         let waterfall = of(Mode::Kbk).zip(of(Mode::Fused)).and_then(|(kbk, fused)| Waterfall::of_fusion(kbk, fused));
@@ -150,7 +175,10 @@ impl Document {
             },
             runs,
             speedup,
+            speedup_range,
             speedup_over_epilogue,
+            speedup_over_epilogue_range,
+            speedup_notes,
             off_chip_traffic_ratio,
             waterfall,
             against: None,
@@ -163,16 +191,26 @@ impl Document {
     pub fn versus(workload: &Workload, first: Side<'_>, second: Side<'_>) -> Self {
         let mut document = Self::new(first.chip, workload, first.outcomes);
         let other = Self::new(second.chip, workload, second.outcomes);
-        let ratio = |run: &RunEntry| {
-            let same = other.runs.iter().find(|other| other.mode == run.mode)?;
-            Some((run.mode, quotient(same.time_s, run.time_s)))
-        };
+        let mut speedup_notes = other.speedup_notes;
+        let (mut speedups, mut speedups_range) = (IndexMap::new(), IndexMap::new());
+        for run in &document.runs {
+            let Some(same) = other.runs.iter().find(|other| other.mode == run.mode) else { continue };
+            let [own, others] = [first, second].map(|side| name_of(side, run.mode));
+            let of = Speedup { before: same.timed(&others), after: run.timed(&own) };
+            speedups.insert(run.mode, of.ratio());
+            speedups_range.extend(of.range().map(|range| (run.mode, range)));
+            speedup_notes.extend(of.sentence());
+        }
         document.against = Some(AgainstEntry {
-            speedups: document.runs.iter().filter_map(ratio).collect(),
+            speedups,
+            speedups_range,
+            speedup_notes,
             arch: other.arch,
             runs: other.runs,
             speedup: other.speedup,
+            speedup_range: other.speedup_range,
             speedup_over_epilogue: other.speedup_over_epilogue,
+            speedup_over_epilogue_range: other.speedup_over_epilogue_range,
             off_chip_traffic_ratio: other.off_chip_traffic_ratio,
             not_like_for_like: comparable::differences(first.chip, second.chip),
         });
@@ -222,7 +260,9 @@ mod tests {
             "workload",
             "runs",
             "speedup",
+            "speedup_range",
             "speedup_over_epilogue",
+            "speedup_over_epilogue_range",
             "off_chip_traffic_ratio",
             "waterfall",
         ];
@@ -242,6 +282,7 @@ mod tests {
             "tflops_executed",
             "utilization",
             "bound_cycles",
+            "gap",
             "traffic",
             "op_intensity_flop_per_byte",
             "energy_j",

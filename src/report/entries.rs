@@ -10,6 +10,7 @@ use crate::outcome::{
 use crate::workload::Phase;
 
 use super::figures::{Figures, Work, off_chip_bytes_per_s, peak_dtype, quotient};
+use super::gaps::Timed;
 use super::metrics::{MetricValue, RunView, metrics_of};
 use super::ranges::RunRanges;
 
@@ -131,6 +132,9 @@ pub struct RunEntry {
     pub utilization: f64,
     /// Lower bound of the cycles whatever the mapping.
     pub bound_cycles: u64,
+    /// `cycles` over the least cycles that a mapping of the mode can take, less 1: how far the mapping may be from the best. Null
+    /// where no such bound is known: on chips that are no RDUs, at fidelities other than `event`, of runs that did not end.
+    pub gap: Option<f64>,
     /// Bytes moved.
     pub traffic: TrafficEntry,
     /// Executed FLOP over off-chip bytes.
@@ -158,6 +162,11 @@ pub struct RunEntry {
 }
 
 impl RunEntry {
+    /// The time of the run with its gap; `name`: what it is called beside another.
+    pub(super) fn timed<'a>(&self, name: &'a str) -> Timed<'a> {
+        Timed { name, time_s: self.time_s, gap: self.gap }
+    }
+
     pub(super) fn new(chip: &dyn Device, work: &Work, outcome: &Outcome, tokens: Option<u64>) -> Self {
         let figures = Figures::new(chip, work, outcome);
         let (stop, blocked) = match &outcome.stop {
@@ -179,6 +188,7 @@ impl RunEntry {
             tflops_executed: figures.tflops_executed,
             utilization: figures.utilization,
             bound_cycles: outcome.bound_cycles,
+            gap: outcome.gap(),
             traffic: (&figures.traffic).into(),
             op_intensity_flop_per_byte: figures.op_intensity,
             energy_j: figures.energy.into(),

@@ -82,6 +82,8 @@ pub(crate) struct Figures {
     pub(crate) cycles: u64,
     /// Lower bound of the cycles whatever the mapping.
     pub(crate) bound_cycles: u64,
+    /// How far the mapping may be from the best, where that is known.
+    pub(crate) gap: Option<f64>,
     /// `cycles / clock`.
     pub(crate) time_s: f64,
     /// Under vendor limits: seconds if no section computes while it loads or writes.
@@ -114,6 +116,7 @@ impl Figures {
         Self {
             cycles: outcome.cycles,
             bound_cycles: outcome.bound_cycles,
+            gap: outcome.gap(),
             time_s,
             serial_s: chip.limits().map(|_| quotient(outcome.serial_cycles() as f64, chip.clock_hz() as f64)),
             launches: outcome.sections.iter().filter(|s| s.every == 1).map(|section| section.launches).sum(),

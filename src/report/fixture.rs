@@ -157,6 +157,7 @@ pub(crate) fn empty_outcome() -> Outcome {
         stop: StopReason::Drained,
         cycles: 0,
         bound_cycles: 0,
+        least_cycles: Some(0),
         sections: Vec::new(),
         notes: Vec::new(),
     }
@@ -238,7 +239,8 @@ pub(crate) fn section(
 pub(crate) fn outcome(mode: Mode, bound_cycles: u64, sections: Vec<SectionOutcome>) -> Outcome {
     let cycles = sections.iter().map(|section| section.cycles).sum();
     let stop = StopReason::Drained;
-    Outcome { mode, fidelity: Fidelity::Event, stop, cycles, bound_cycles, sections, notes: Vec::new() }
+    let least_cycles = Some(bound_cycles);
+    Outcome { mode, fidelity: Fidelity::Event, stop, cycles, bound_cycles, least_cycles, sections, notes: Vec::new() }
 }
 
 /// Runs of the dense FFN in every mode.

@@ -14,6 +14,7 @@ mod execution_traces;
 mod figures;
 #[cfg(test)]
 mod fixture;
+mod gaps;
 pub(crate) mod human;
 mod map_files;
 mod map_table;

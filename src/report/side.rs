@@ -16,13 +16,16 @@ pub struct Side<'a> {
 pub(super) fn named<'a>(sides: &[Side<'a>]) -> Vec<(String, &'a dyn Device, &'a Outcome)> {
     let several = sides.len() > 1;
     let of_side = |side: &Side<'a>| {
-        let Side { chip, outcomes } = *side;
-        outcomes.iter().map(move |outcome| {
+        let side = *side;
+        side.outcomes.iter().map(move |outcome| {
             let mode = outcome.mode.name();
-            let name =
-                if several { format!("{} {mode}", super::human::shorten(chip.name(), 24)) } else { mode.to_owned() };
-            (name, chip, outcome)
+            (if several { name_of(side, mode) } else { mode.to_owned() }, side.chip, outcome)
         })
     };
     sides.iter().flat_map(of_side).collect()
+}
+
+/// What the run of a mode is called beside those of another chip.
+pub(super) fn name_of(side: Side<'_>, mode: &str) -> String {
+    format!("{} {mode}", super::human::shorten(side.chip.name(), 24))
 }

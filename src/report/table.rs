@@ -13,6 +13,7 @@ use super::describe;
 use super::document::tokens;
 use super::entries::{PhaseEntry, phases};
 use super::figures::{Figures, Work, quotient};
+use super::gaps::{Speedup, Timed};
 use super::human::{bytes, clean, intensity, percent, ratio, shorten, si, whole};
 use super::metrics::{ENERGY_OF_A_TOKEN, METRICS, MetricValue, RunView, metrics_of};
 use super::section_table::{sections, stages};
@@ -65,9 +66,14 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
         let same = |at: usize| (split..runs.len()).find(|&other| runs[other].2.mode == runs[at].2.mode);
         (0..split).filter_map(|at| Some((same(at)?, at))).collect()
     };
-    let told = |(old, new)| verdict((names[old], &figures[old]), (names[new], &figures[new]));
-    let lines = pairs.into_iter().map(|pair| wrapped("", &told(pair)));
-    blocks.push(lines.collect::<Vec<String>>().join("\n"));
+    let mut lines = Vec::new();
+    for &(old, new) in &pairs {
+        let [before, after] = [old, new].map(|run| Timed::new(names[run], &figures[run]));
+        let speedup = Speedup { before, after };
+        lines.push(wrapped("", &verdict(&speedup, &figures[old], &figures[new])));
+        lines.extend(speedup.sentence().map(|sentence| wrapped("  ", &sentence)));
+    }
+    blocks.push(lines.join("\n"));
     let differences = comparable::differences_of(sides);
     blocks.push(differences.iter().map(|line| wrapped("not like for like  ", line)).collect::<Vec<_>>().join("\n"));
     let mut at = 0;
@@ -157,12 +163,16 @@ const ITEMS: [&str; 3] = ["    devices", "    PHYs", "    controllers"];
 const STATIC: &str = "  static         ";
 const STATIC_ASSUMED: &str = "  static, assumed";
 
-const SUMMARY: [Row; 27] = [
+/// How far the mapping may be from the best; shown where it is known.
+const GAP: &str = "  gap";
+
+const SUMMARY: [Row; 28] = [
     Row("time", |f| si(f.time_s, "s"), Some(|f| f.time_s)),
     Row(SERIAL, |f| f.serial_s.map_or_else(String::new, |serial| si(serial, "s")), None),
     Row("cycles", |f| whole(f.cycles), None),
     Row("  lower bound", |f| whole(f.bound_cycles), None),
     Row("  bound / cycles", |f| percent(f.bound_share), None),
+    Row(GAP, |f| f.gap.map_or_else(String::new, percent), None),
     Row(BOUND_BY, |f| bound_by(f).join(", "), None),
     Row("launches", |f| whole(f.launches), Some(|f| f.launches as f64)),
     Row("executed", |f| si(f.tflops_executed * 1e12, "FLOP/s"), None),
@@ -231,11 +241,13 @@ fn summary(
     let limited = figures.iter().any(|run| run.serial_s.is_some());
     let multiplies_zeros = figures.iter().any(|run| run.energy.zeros > 0.0);
     let itemised = figures.iter().any(|run| run.energy.off_chip_items.iter().any(|&joules| joules > 0.0));
+    let has_gaps = figures.iter().any(|run| run.gap.is_some());
     let shown = |row: &Row| {
         (sparse || row.0 != DENSE_EQUIVALENT)
             && (limited || row.0 != SERIAL)
             && (multiplies_zeros || row.0 != ZEROS)
             && (itemised || !ITEMS.contains(&row.0))
+            && (has_gaps || row.0 != GAP)
     };
     for Row(label, show, measure) in SUMMARY.into_iter().filter(shown) {
         let mut cells = vec![label.to_owned()];
@@ -280,8 +292,9 @@ fn bound_by(figures: &Figures) -> Vec<String> {
     }
 }
 
-/// The second run against the first in one sentence.
-fn verdict((first, old): (&str, &Figures), (second, new): (&str, &Figures)) -> String {
+/// The second run against the first in one sentence, with the range that the gaps of both allow.
+fn verdict(speedup: &Speedup<'_>, old: &Figures, new: &Figures) -> String {
+    let (first, second) = (speedup.before.name, speedup.after.name);
     let (before, after) = (old.traffic.off_chip_bytes() as f64, new.traffic.off_chip_bytes() as f64);
     let traffic = if before <= 0.0 && after <= 0.0 {
         "no off-chip traffic in either".to_owned()
@@ -294,7 +307,8 @@ fn verdict((first, old): (&str, &Figures), (second, new): (&str, &Figures)) -> S
     } else {
         format!("{} more off-chip traffic", ratio(after, before))
     };
-    format!("{second} is {} as fast as {first}, with {traffic}", ratio(old.time_s, new.time_s))
+    let range = speedup.words().map_or_else(String::new, |range| format!(" ({range})"));
+    format!("{second} is {}{range} as fast as {first}, with {traffic}", ratio(old.time_s, new.time_s))
 }
 
 fn traffic(outcomes: &[Outcome], figures: &[Figures]) -> String {
@@ -468,7 +482,10 @@ mod tests {
         let mut outcomes = fixture::outcomes();
         outcomes.swap(0, 2);
         let text = table(&fixture::sn10(), &fixture::ffn(None), &outcomes);
-        assert!(text.contains("is 0.58x as fast as fused, with 1.73x more off-chip traffic"), "{text}");
+        assert!(
+            text.contains("is 0.58x (0.57x to 0.58x) as fast as fused, with 1.73x more off-chip traffic"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -195,6 +195,7 @@ fn simulate_sections(
         stop,
         cycles: sections.iter().map(|s| s.cycles).sum(),
         bound_cycles: bound_cycles(chip, workload, configuration.mode),
+        least_cycles: None,
         sections,
         notes: configuration.notes.clone(),
     }

@@ -4,11 +4,13 @@
 
 pub mod diff;
 pub mod explain;
+mod gaps;
 mod inputs;
 mod strata;
 pub mod sweep;
 pub mod uncertainty;
 
+pub use gaps::add_least_cycles;
 pub use inputs::Inputs;
 
 use crate::diagnostics::Diagnostic;

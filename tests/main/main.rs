@@ -20,6 +20,7 @@ mod first_steps;
 mod fuzz;
 #[path = "../fuzz/mod.rs"]
 mod fuzz_kinds;
+mod gaps;
 mod golden;
 mod gpu;
 mod grids;

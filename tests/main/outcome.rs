@@ -179,9 +179,13 @@ fn an_outcome_is_the_sum_of_its_sections() {
         stop: StopReason::Drained,
         cycles: 47,
         bound_cycles: 1,
+        least_cycles: Some(40),
         sections: vec![section(20, 1.0), section(27, 1024.0)],
         notes: Vec::new(),
     };
+    assert_eq!(outcome.gap(), Some(47.0 / 40.0 - 1.0));
+    assert_eq!(Outcome { stop: StopReason::Deadlock(Vec::new()), ..outcome.clone() }.gap(), None);
+    assert_eq!(Outcome { least_cycles: None, ..outcome.clone() }.gap(), None);
     assert_eq!(outcome.serial_cycles(), 26 + 27);
     assert_eq!(outcome.traffic().sram_read_bytes, 47);
     assert_eq!(outcome.energy(), energy(1025.0));

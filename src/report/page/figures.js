@@ -3,6 +3,12 @@
 // The units of a chip by their names.
 const units = (arch) => arch.kind === 'gpu' ? `${whole(arch.pcus)} SMs` : `${whole(arch.pcus)} PCUs, ${whole(arch.pmus)} PMUs`;
 
+// What a ratio of the best mappings can be, as the gaps of both runs allow; results of other versions have none.
+const allowed = (range) => range ? ` (${digits(range[0])}× to ${digits(range[1])}×, as the gaps allow)` : '';
+const between = (slow, fast) => gapOf(slow) === undefined || gapOf(fast) === undefined ? undefined
+  : [slow.time_s / fast.time_s / (1 + gapOf(slow)), slow.time_s / fast.time_s * (1 + gapOf(fast))];
+const gapOf = (run) => typeof run.gap === 'number' ? run.gap : undefined;
+
 function card(at) {
   const result = data.results[at], d = result.document;
   const title = `${d.workload.name} on ${d.arch.name}`;
@@ -11,22 +17,24 @@ function card(at) {
   const line = element('div', { class: 'first' });
   if (d.speedup !== undefined) {
     line.append(element('strong', {}, `${digits(d.speedup)}×`),
-      element('span', {}, `faster fused than kernel by kernel: ${si(of('fused').time_s, 's')} instead of ${si(of('kbk').time_s, 's')}, `
+      element('span', {}, `faster fused than kernel by kernel${allowed(d.speedup_range)}: ${si(of('fused').time_s, 's')} instead of ${si(of('kbk').time_s, 's')}, `
         + (d.off_chip_traffic_ratio === null ? 'off-chip traffic in one of them only'
           : `with ${digits(d.off_chip_traffic_ratio)}× less off-chip traffic`)));
   } else if (last) {
     line.append(element('strong', {}, si(last.time_s, 's')), element('span', {}, `${last.mode}, ${whole(last.cycles)} cycles`));
   }
   const epilogue = d.speedup_over_epilogue === undefined ? [] : [
-    `${digits(d.speedup_over_epilogue)}× faster fused than with elementwise operators folded into the GEMM before them, as GPU libraries do: `
+    `${digits(d.speedup_over_epilogue)}× faster fused than with elementwise operators folded into the GEMM before them, as GPU libraries do`
+      + `${allowed(d.speedup_over_epilogue_range)}: `
       + `${si(of('fused').time_s, 's')} instead of ${si(of('epilogue').time_s, 's')}`];
   const why = d.runs.map((run) => {
     const longest = run.sections.reduce((a, b) => (b.cycles > a.cycles ? b : a), run.sections[0]);
     return `${run.mode}: ${percent(run.utilization)} of peak, ${percent(run.bound_cycles / run.cycles)} of what the lower bound allows`
+      + (gapOf(run) === undefined ? '' : `, at most ${percent(gapOf(run))} slower than the best mapping`)
       + (longest ? `, most of the time bound by ${longest.bound_by}` : '');
   });
   return element('div', {}, element('h1', {}, several ? `${titles[at]}: ${title}` : title), line,
-    epilogue.concat(why).map((text) => element('p', {}, text)),
+    epilogue.concat(d.speedup_notes || [], (d.against || {}).speedup_notes || [], why).map((text) => element('p', {}, text)),
     element('p', { class: 'faint' },
       `${units(d.arch)}, ${digits(d.arch.peak_tflops)} TFLOP/s, ${bytes(d.arch.sram_bytes)} ${d.arch.kind === 'gpu' ? 'L2' : 'SRAM'}, `
       + `${digits(d.arch.off_chip_gb_per_s)} GB/s off chip; ${si(d.workload.dense_flops, 'FLOP')} dense, `
@@ -42,8 +50,9 @@ function summary() {
       const [a, b] = [titles[0], titles[r.result]];
       const faster = factor >= 1;
       body.append(element('div', { class: 'first' }, element('strong', {}, `${digits(faster ? factor : 1 / factor)}×`),
-        element('span', {}, factor === 1 ? `${b} takes as long as ${a}, ${r.run.mode}: ${si(r.run.time_s, 's')}`
-          : `${b} is ${faster ? 'faster' : 'slower'} than ${a} by this factor, ${r.run.mode}: ${si(r.run.time_s, 's')} instead of ${si(before.run.time_s, 's')}`)));
+        element('span', {}, (factor === 1 ? `${b} takes as long as ${a}, ${r.run.mode}: ${si(r.run.time_s, 's')}`
+          : `${b} is ${faster ? 'faster' : 'slower'} than ${a} by this factor, ${r.run.mode}: ${si(r.run.time_s, 's')} instead of ${si(before.run.time_s, 's')}`)
+          + allowed(between(faster ? before.run : r.run, faster ? r.run : before.run)))));
     }
   }
   body.append(element('div', { class: 'pair' }, data.results.map((_, at) => card(at))));
@@ -55,6 +64,7 @@ const FIGURES = [
   ['cycles', (r) => r.cycles, whole, true],
   ['lower bound, cycles', (r) => r.bound_cycles, whole],
   ['share of the bound reached', (r) => r.bound_cycles / r.cycles, percent, false],
+  ['gap to the best mapping', gapOf, (v) => v === undefined ? '–' : percent(v)],
   ['launches', (r) => r.launches, whole, true],
   ['off-chip read', (r) => r.traffic.off_chip_read_bytes, bytes, true],
   ['off-chip write', (r) => r.traffic.off_chip_write_bytes, bytes, true],
@@ -87,14 +97,14 @@ function figures() {
     const values = columns.map((r) => value(r.run));
     const best = less === undefined || several ? undefined : less ? Math.min(...values) : Math.max(...values);
     return [name, ...columns.flatMap((r, i) => {
-      const cell = element('td', { class: values.length > 1 && values[i] === best ? 'better-run' : undefined }, text(values[i]));
+      const cell = element('td', { class: best !== undefined && values.length > 1 && values[i] === best ? 'better-run' : undefined }, text(values[i]));
       const other = counterpart(r);
       // Cycles of different clocks are neither better nor worse.
       const clock = (run) => run.cycles / run.time_s;
       const same = !other || Math.abs(clock(other.run) / clock(r.run) - 1) < 1e-6;
       // What the other kind of chip does not have is neither more nor less.
       const alien = other && other.document.arch.kind !== r.document.arch.kind && (value(other.run) === 0 || values[i] === 0);
-      if (alien) return [cell, element('td', { class: 'same' }, '–')];
+      if (alien || (other && (values[i] === undefined || value(other.run) === undefined))) return [cell, element('td', { class: 'same' }, '–')];
       return other ? [cell, change(value(other.run), values[i], name === 'cycles' && !same ? undefined : less)] : [cell];
     })];
   });

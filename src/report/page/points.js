@@ -3,7 +3,7 @@
 // A value in the unit that its column's name ends in.
 const UNITS = [[/gb_per_s$/, (v) => `${digits(v)} GB/s`], [/_s$/, (v) => si(v, 's')], [/_bytes$|byte_hops$/, bytes], [/_j$/, (v) => si(v, 'J')], [/_w$/, (v) => si(v, 'W')],
   [/_mm2$/, (v) => `${digits(v)} mm²`], [/_ghz$/, (v) => `${digits(v)} GHz`], [/_tflops$|^.*tflops_\w+$/, (v) => `${digits(v)} TFLOP/s`],
-  [/utilization$|density$/, percent], [/speedup$|ratio$/, (v) => `${digits(v)}×`]];
+  [/utilization$|density$|\.gap$/, percent], [/speedup(_over_epilogue)?(_least|_most)?$|ratio$/, (v) => `${digits(v)}×`]];
 function shown(column, value) {
   if (value === null || value === undefined) return '–';
   if (typeof value !== 'number') return column === 'arch' || column === 'workload' ? value.replace(/^.*\/|\.toml$/g, '') : String(value);

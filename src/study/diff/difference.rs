@@ -26,8 +26,12 @@ pub struct Difference {
     pub only_in_b: Vec<String>,
     /// Kernel by kernel over fused, where a file has both.
     pub speedup: Option<Change>,
+    /// In the first and in the second, what `speedup` can be as the gaps of its runs allow; null where they are not known.
+    pub speedup_range: [Option<[f64; 2]>; 2],
     /// Kernels with epilogues over fused, where a file has both.
     pub speedup_over_epilogue: Option<Change>,
+    /// In the first and in the second, what `speedup_over_epilogue` can be.
+    pub speedup_over_epilogue_range: [Option<[f64; 2]>; 2],
 }
 
 /// A field of an input.

@@ -44,6 +44,8 @@ pub fn diff(a: (&str, &str), b: (&str, &str)) -> Result<Difference, Diagnostic> 
         only_in_a: only(&first, &second),
         only_in_b: only(&second, &first),
         speedup: first.speedup.zip(second.speedup).map(|(a, b)| Change::new(a, b)),
+        speedup_range: [first.speedup_range, second.speedup_range],
+        speedup_over_epilogue_range: [first.speedup_over_epilogue_range, second.speedup_over_epilogue_range],
         speedup_over_epilogue: first
             .speedup_over_epilogue
             .zip(second.speedup_over_epilogue)

@@ -18,6 +18,9 @@ pub(super) struct ResultFile {
     pub(super) inputs: Option<Inputs>,
     pub(super) speedup: Option<f64>,
     pub(super) speedup_over_epilogue: Option<f64>,
+    /// Results of earlier versions, and of runs without a bound, lack both.
+    pub(super) speedup_range: Option<[f64; 2]>,
+    pub(super) speedup_over_epilogue_range: Option<[f64; 2]>,
 }
 
 /// Fields of the inputs by path.

@@ -68,13 +68,20 @@ impl Difference {
         for run in &self.runs {
             tell_run(&mut text, run);
         }
-        for (of, change) in [("kbk", self.speedup), ("epilogue", self.speedup_over_epilogue)] {
+        for (of, change, [in_a, in_b]) in [
+            ("kbk", self.speedup, self.speedup_range),
+            ("epilogue", self.speedup_over_epilogue, self.speedup_over_epilogue_range),
+        ] {
+            let allowed = |range: Option<[f64; 2]>| {
+                range.map_or_else(String::new, |[least, most]| format!(" ({least:.3}x to {most:.3}x)"))
+            };
             if let Some(change) = change {
+                let (a, b) = (change.a.real(), change.b.real());
                 let _ = writeln!(
                     text,
-                    "\nSpeedup of fused over {of}: {:.3}x in A, {:.3}x in B.",
-                    change.a.real(),
-                    change.b.real()
+                    "\nSpeedup of fused over {of}: {a:.3}x{} in A, {b:.3}x{} in B.",
+                    allowed(in_a),
+                    allowed(in_b)
                 );
             }
         }

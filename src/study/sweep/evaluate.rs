@@ -15,6 +15,7 @@ use crate::outcome::{Fidelity as RunFidelity, Outcome};
 use crate::program::{Configuration, divided_over_tiers};
 use crate::report::Document;
 use crate::sim::{simulate, simulate_known, simulate_within};
+use crate::study::gaps::add_least_cycles;
 use crate::study::inputs::{Inputs, drained, run_plain};
 use crate::study::uncertainty::{Draws, SAMPLES, of_plain, of_rdu, ranges};
 use crate::systolic;
@@ -242,10 +243,7 @@ impl<'a> Bench<'a> {
                         drained(simulate_known(chip, graph, &c.configuration, fidelity, &[], stop))
                     }
                 });
-                match runs.collect::<Result<Vec<_>, _>>() {
-                    Ok(outcomes) => Measured::Runs(Box::new(Document::new(&**chip, workload, &outcomes))),
-                    Err(error) => Measured::Refused(error.title().to_owned()),
-                }
+                self.document(built, chip, runs.collect())
             }
         }
     }
@@ -264,7 +262,7 @@ impl<'a> Bench<'a> {
             ([one], _) => return self.measured(built, one, stop),
             _ => {}
         }
-        let Built { chip: AnyChip::Rdu(chip), workload, graph } = built else {
+        let Built { chip: AnyChip::Rdu(chip), graph, .. } = built else {
             return self.measured(built, compiled[0], stop);
         };
         let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0], stop) };
@@ -273,8 +271,18 @@ impl<'a> Bench<'a> {
                 compiled.iter().map(|compiled| &compiled[mode].configuration).collect();
             fastest(chip, graph, &configurations, fidelity, stop)
         };
-        match (0..self.study.modes.len()).map(fastest).collect::<Result<Vec<_>, _>>() {
-            Ok(outcomes) => Measured::Runs(Box::new(Document::new(&**chip, workload, &outcomes))),
+        self.document(built, chip, (0..self.study.modes.len()).map(fastest).collect())
+    }
+
+    /// The runs of a point, with their gaps if a metric needs them.
+    fn document(&self, built: &Built, chip: &Chip, runs: Result<Vec<Outcome>, Diagnostic>) -> Measured {
+        match runs {
+            Ok(mut outcomes) => {
+                if self.study.metrics.iter().any(|metric| metric.needs_gaps()) {
+                    add_least_cycles(chip, &built.graph, &mut outcomes);
+                }
+                Measured::Runs(Box::new(Document::new(chip, &built.workload, &outcomes)))
+            }
             Err(error) => Measured::Refused(error.title().to_owned()),
         }
     }

@@ -96,10 +96,11 @@ fn end(run: &RunEntry, of: fn(&RunRanges) -> [f64; 2], upper: bool) -> Cell {
     run.ranges.as_ref().map_or_else(|| Cell::Word(String::new()), |ranges| Cell::Real(of(ranges)[usize::from(upper)]))
 }
 
-const RUNS: [RunFigure; 28] = [
+const RUNS: [RunFigure; 29] = [
     ("cycles", |run| Cell::Whole(run.cycles)),
     ("time_s", |run| Cell::Real(run.time_s)),
     ("bound_cycles", |run| Cell::Whole(run.bound_cycles)),
+    (GAP, |run| run.gap.map_or_else(|| Cell::Word(String::new()), Cell::Real)),
     ("launches", |run| Cell::Whole(run.launches)),
     ("launch_cycles", |run| Cell::Whole(run.sections.iter().map(|section| section.launch_cycles).sum())),
     ("tflops_dense_equivalent", |run| Cell::Real(run.tflops_dense_equivalent)),
@@ -131,14 +132,28 @@ const RUNS: [RunFigure; 28] = [
     }),
 ];
 
+/// How far a mapping may be from the best; no number where that is not known.
+const GAP: Name = "gap";
+
+/// Ends of the names of what gaps allow of a ratio.
+const GAP_ENDS: [&str; 2] = ["_least", "_most"];
+
 const TRAFFIC_RATIO: Name = "off_chip_traffic_ratio";
 
 /// Ends of the names of figures that need draws of uncertain fields.
 const RANGE_ENDS: [&str; 2] = ["_p5", "_p95"];
 
-const BOTH: [BothFigure; 7] = [
+const BOTH: [BothFigure; 11] = [
     ("speedup", [Mode::Kbk, Mode::Fused], |document| document.speedup),
     ("speedup_over_epilogue", [Mode::Epilogue, Mode::Fused], |document| document.speedup_over_epilogue),
+    ("speedup_least", [Mode::Kbk, Mode::Fused], |document| Some(document.speedup_range?[0])),
+    ("speedup_most", [Mode::Kbk, Mode::Fused], |document| Some(document.speedup_range?[1])),
+    ("speedup_over_epilogue_least", [Mode::Epilogue, Mode::Fused], |document| {
+        Some(document.speedup_over_epilogue_range?[0])
+    }),
+    ("speedup_over_epilogue_most", [Mode::Epilogue, Mode::Fused], |document| {
+        Some(document.speedup_over_epilogue_range?[1])
+    }),
     ("speedup_p5", [Mode::Kbk, Mode::Fused], |document| Some(document.uncertainty.as_ref()?.speedup?[0])),
     ("speedup_p95", [Mode::Kbk, Mode::Fused], |document| Some(document.uncertainty.as_ref()?.speedup?[1])),
     ("speedup_over_epilogue_p5", [Mode::Epilogue, Mode::Fused], |document| {
@@ -196,7 +211,7 @@ impl Metric {
             Self::Input(_) | Self::Status => true,
             Self::Run(_, (name, _)) => BOUNDED.contains(name),
             Self::Key(..) => false,
-            Self::Both((name, ..)) => *name != TRAFFIC_RATIO && !self.is_range(),
+            Self::Both((name, ..)) => *name != TRAFFIC_RATIO && !self.is_range() && !self.needs_gaps(),
         }
     }
 
@@ -207,6 +222,25 @@ impl Metric {
             Self::Input(_) | Self::Key(..) | Self::Status => return false,
         };
         RANGE_ENDS.iter().any(|end| name.ends_with(end))
+    }
+
+    /// Whether it needs to know what no mapping beats.
+    pub(super) fn needs_gaps(self) -> bool {
+        match self {
+            Self::Run(_, (name, _)) => *name == GAP,
+            Self::Both((name, ..)) => GAP_ENDS.iter().any(|end| name.ends_with(end)),
+            Self::Input(_) | Self::Key(..) | Self::Status => false,
+        }
+    }
+
+    /// Names of the metrics that a study records behind this one: a speed-up never stands without what the gaps of its runs allow.
+    pub(super) fn with(self) -> Vec<String> {
+        match self {
+            Self::Both((name @ ("speedup" | "speedup_over_epilogue"), ..)) => {
+                GAP_ENDS.iter().map(|end| format!("{name}{end}")).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Whether the inputs alone give it.

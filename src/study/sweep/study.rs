@@ -167,13 +167,14 @@ impl Checker<'_> {
                 known[source.keyword("compile", word, &known.map(|(name, _)| name))?].1
             }
         };
-        let metrics = self.metrics(spec, fidelity)?;
+        let Recorded { metrics, names } = self.metrics(spec, fidelity)?;
         let mut modes = self.modes(spec)?;
         if modes.is_empty() {
             let needed: Vec<Mode> = metrics.iter().flat_map(|metric| metric.needs()).collect();
             modes = Mode::ALL.into_iter().filter(|mode| needed.contains(mode)).collect();
         }
-        for (metric, word) in metrics.iter().zip(spec.metrics.get_ref()) {
+        for word in spec.metrics.get_ref() {
+            let Some(metric) = Metric::named(word.get_ref()) else { continue };
             if compile == Compile::Shared && metric.is_range() {
                 let title = format!("the metric `{}` needs one configuration a point", word.get_ref());
                 return Err(source.error(word.span(), title, "not with `compile = \"shared\"`"));
@@ -184,8 +185,7 @@ impl Checker<'_> {
             }
         }
         let axis_names = axes.iter().flat_map(|axis| axis.paths.iter().cloned());
-        let columns: Vec<String> =
-            axis_names.chain(spec.metrics.get_ref().iter().map(|word| word.get_ref().clone())).collect();
+        let columns: Vec<String> = axis_names.chain(names).collect();
         let axis_columns = columns.len() - metrics.len();
         let named = Named { source, columns: &columns, axes: axis_columns, metrics: &metrics };
         Ok(Study {
@@ -338,9 +338,10 @@ impl Checker<'_> {
         Ok(modes)
     }
 
-    fn metrics(&self, spec: &StudySpec, fidelity: Fidelity) -> Result<Vec<Metric>, Diagnostic> {
+    fn metrics(&self, spec: &StudySpec, fidelity: Fidelity) -> Result<Recorded, Diagnostic> {
         let source = self.source;
-        let mut metrics = Vec::new();
+        let mut recorded = Recorded { metrics: Vec::new(), names: Vec::new() };
+        let has_gaps = fidelity == Fidelity::Simulated(crate::outcome::Fidelity::Event);
         for (at, word) in spec.metrics.get_ref().iter().enumerate() {
             let name = word.get_ref();
             let Some(metric) = Metric::named(name) else {
@@ -354,13 +355,27 @@ impl Checker<'_> {
             if spec.metrics.get_ref()[..at].iter().any(|earlier| earlier.get_ref() == name) {
                 return Err(source.error(word.span(), format!("the metric `{name}` is named twice"), "again"));
             }
-            metrics.push(metric);
+            recorded.metrics.push(metric);
+            recorded.names.push(name.clone());
+            for name in metric.with().into_iter().filter(|_| has_gaps) {
+                let is_asked_for = spec.metrics.get_ref().iter().any(|word| *word.get_ref() == name);
+                if let Some(metric) = Metric::named(&name).filter(|_| !is_asked_for) {
+                    recorded.metrics.push(metric);
+                    recorded.names.push(name);
+                }
+            }
         }
-        if metrics.is_empty() {
+        if recorded.metrics.is_empty() {
             return Err(source.error(spec.metrics.span(), "`metrics` is empty", "expected at least one metric"));
         }
-        Ok(metrics)
+        Ok(recorded)
     }
+}
+
+/// Metrics of a study with their names, in the order of their columns.
+struct Recorded {
+    metrics: Vec<Metric>,
+    names: Vec<String>,
 }
 
 fn fingerprint(source: &Source, sets: &[Override], mapping: Option<Quality>) -> u128 {
