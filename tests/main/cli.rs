@@ -305,9 +305,9 @@ mod runs {
         assert_eq!(String::from_utf8_lossy(&output.stdout), plain);
         let stderr = String::from_utf8_lossy(&output.stderr);
         let lines: Vec<&str> = stderr.lines().collect();
-        assert!(lines.len() == 4 && lines[0].starts_with("compile "), "{stderr}");
+        assert!(lines.len() == 5 && lines[0].starts_with("compile ") && lines[1].starts_with("bound "), "{stderr}");
         // How far each mode is from what no mapping beats.
-        for (line, mode) in lines[1..].iter().zip(["kbk: ", "epilogue: ", "fused: "]) {
+        for (line, mode) in lines[2..].iter().zip(["kbk: ", "epilogue: ", "fused: "]) {
             assert!(line.starts_with(mode) && line.contains("gap ") && line.ends_with(" %"), "{stderr}");
         }
     }
