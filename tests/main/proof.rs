@@ -1,5 +1,6 @@
 //! Certificates: below every run, checked by whoever did not make them, refused when they are changed.
 
+use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -208,8 +209,8 @@ fn a_claim_to_be_faster_than_the_bound_is_named() {
 #[track_caller]
 fn cut_as(mode: Mode, sections: &[&[&str]], words: &[&str]) {
     let (chip, workload) = tiny();
-    let at = Mode::ALL.iter().position(|of| *of == mode).unwrap();
-    let mut found = certificates(&chip, &workload).unwrap().remove(at);
+    let at = Mode::ALL.iter().position(|of| *of == mode).expect("a mode");
+    let mut found = certificates(&chip, &workload).expect("certificates").remove(at);
     let nest = NestEntry { row_tiles: 1, axis: None, column_tiles: 1, column_tile_outer: false };
     let cycles = 2 * found.cycles;
     found.sections = sections
@@ -262,8 +263,9 @@ fn sections_of_a_group_that_is_bounded_as_a_whole_are_checked_too() {
         String::from("schema = 1\nname = \"long\"\n[[tensors]]\nname = \"x0\"\nshape = [8, 16]\nrole = \"input\"\n");
     for at in 0..130 {
         let next = at + 1;
-        text += &format!(
-            "[[operators]]\nname = \"relu{at}\"\nkind = \"relu\"\ninputs = [\"x{at}\"]\noutput = \"x{next}\"\n"
+        let _ = writeln!(
+            text,
+            "[[operators]]\nname = \"relu{at}\"\nkind = \"relu\"\ninputs = [\"x{at}\"]\noutput = \"x{next}\""
         );
     }
     let chip = arch::load(Path::new("tests/cases/small.toml"), &[]).unwrap();
