@@ -21,6 +21,7 @@
 //! In debug builds the verifier of programs ([`crate::program::verifier`]) says so after every pass that makes sections.
 
 mod compiled;
+mod legal;
 mod mapping;
 mod params;
 mod passes;
@@ -34,6 +35,7 @@ mod validate;
 mod verified;
 
 pub use compiled::Compiled;
+pub use legal::legal;
 pub use mapping::bases::BaseCache;
 pub use passes::{compile, compile_measured, compile_until, compile_with, exhaust, simulate_measured, simulate_until};
 pub use recompile::recompiled;

@@ -72,6 +72,19 @@ pub(super) fn section(
     residency: Residency,
     tiers: &[TierId],
 ) -> Option<(SectionPlan, Section)> {
+    let plan = planned(chip, graph, nest, mappings, residency)?;
+    let (section, _) = assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok()?;
+    Some((plan, section))
+}
+
+/// The plan of a section by its nest, mappings and residency alone; `None` if the pipeline would stop.
+pub(super) fn planned(
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    nest: Nest,
+    mappings: IndexVec<StageId, Mapping>,
+    residency: Residency,
+) -> Option<SectionPlan> {
     let Resolved { roles, work, tiles, footprint } = resolve(chip, graph, &nest, residency, &mappings);
     if !roles.is_one_pass() {
         return None;
@@ -93,7 +106,7 @@ pub(super) fn section(
     let busy_cycles = mappings.ids().map(busy).max().unwrap_or(1).max(1);
     let cycles = busy_cycles + chip.launch_cycles();
     let estimate = Estimate::of_work(cycles, busy_cycles);
-    let plan = SectionPlan {
+    Some(SectionPlan {
         nest,
         roles,
         mappings,
@@ -102,9 +115,7 @@ pub(super) fn section(
         buffers: specs,
         estimate,
         covers: PARAMS.mapping.generator_cover,
-    };
-    let (section, _) = assemble(chip, fabric, graph, &plan, tiers, Negotiation::WHOLE, &[]).ok()?;
-    Some((plan, section))
+    })
 }
 
 /// A section of a configuration with other mappings of its GEMM stages: for tests of what the search does not choose.

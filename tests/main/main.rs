@@ -30,6 +30,7 @@ mod key_tiles;
 mod kinds;
 mod language;
 mod laws;
+mod legal;
 mod loops;
 mod machines;
 mod masks;

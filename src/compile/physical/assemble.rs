@@ -1,5 +1,7 @@
 //! From a plan to a placed and routed section.
 
+use rand_pcg::Pcg64Mcg;
+
 use crate::arch::{Chip, TierId};
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::mapping::streams::streams;
@@ -10,6 +12,7 @@ use crate::program::verifier::Verifier;
 use crate::program::{Fabric, Section, SectionGraph, StageId};
 
 use super::anneal::anneal;
+use super::exchange::exchange;
 use super::flows::FlowBuilder;
 use super::generators;
 use super::place::{place_buffers, place_pcus};
@@ -78,6 +81,22 @@ pub(crate) fn assemble_annealed(
         after_pass("anneal", &Verifier { chip, fabric, graph, tiers }, &section);
         (section, fullest)
     })
+}
+
+/// Places a plan, exchanges units of a kind at random and routes it; or why it cannot be placed.
+pub(crate) fn assemble_exchanged(
+    chip: &Chip,
+    fabric: &Fabric,
+    graph: &SectionGraph<'_>,
+    plan: &SectionPlan,
+    tiers: &[TierId],
+    negotiation: Negotiation,
+    random: &mut Pcg64Mcg,
+) -> Result<(Section, f64), Unplaced> {
+    let (mut placed, _) = place(chip, fabric, graph, plan, tiers, &[])?;
+    exchange(&mut placed, chip, random);
+    let unrouted = FlowBuilder::new(chip, fabric, graph, &placed, plan.estimate.link_cycles(chip)).build();
+    Ok(placed.routed(chip, fabric, graph, unrouted, negotiation))
 }
 
 /// Gives a plan's stages, buffers and streams their units: the section before it has routes, and what wants them.

@@ -2,6 +2,7 @@
 
 pub(super) mod anneal;
 pub(super) mod assemble;
+mod exchange;
 pub(super) mod flows;
 pub(super) mod generators;
 pub(super) mod place;
