@@ -8,7 +8,7 @@ use crate::index::IndexVec;
 use crate::program::SectionGraph;
 use crate::workload::{OperatorId, Uses, Workload};
 
-use super::one_of;
+use super::random::one_of;
 
 /// Chances that a section grows no further, one of which a section draws: of a chain without end, sections have 2, 4 or 16 operators
 /// in the mean.

@@ -14,8 +14,8 @@ use crate::cost::{TileTables, chain};
 use crate::index::IndexVec;
 use crate::program::{Fabric, LoopOrder, Mapping, Nest, Section, SectionGraph, StageId, TiledAxis};
 
+use super::random::{log_uniform, one_of};
 use super::stage::StageDraw;
-use super::{log_uniform, one_of};
 
 /// Row tiles times column tiles at most: the engines walk them all, and a stage's tables have a row for each column tile.
 const MOST_FIRINGS: u64 = 1 << 13;
@@ -30,12 +30,14 @@ pub(super) struct SectionDraw<'a> {
     pub(super) tiers: &'a [TierId],
     /// Units change places at random.
     pub(super) exchanges: bool,
+    /// As few PCUs as can be, and small tiles: what fits where banks are few.
+    pub(super) is_frugal: bool,
 }
 
 impl SectionDraw<'_> {
     /// A section; `None` if what was drawn cannot be, or does not fit.
     pub(super) fn section(&self, random: &mut Pcg64Mcg) -> Option<Section> {
-        let &Self { chip, fabric, graph, tiers, exchanges } = self;
+        let &Self { chip, fabric, graph, tiers, exchanges, .. } = self;
         let nest = self.nest(random)?;
         let residency = self.residency(&nest, random);
         let mappings = self.mappings(&nest, residency, random)?;
@@ -73,7 +75,7 @@ impl SectionDraw<'_> {
                 (of_sequence.div_ceil(most)..=of_sequence).filter(|&size| of_sequence.is_multiple_of(size)).collect();
             one_of(random, &sizes)?
         } else {
-            rows.div_ceil(log_uniform(random, 1, most))
+            rows.div_ceil(log_uniform(random, self.fewest(most), most))
         };
         let mut nest = Nest { rows, tile_rows, block_tiles: 1, tiled_axis, order };
         nest.block_tiles = of_sequence.div_ceil(tile_rows);
@@ -97,11 +99,17 @@ impl SectionDraw<'_> {
         // None is as likely as each of the others.
         let axis = one_of(random, &axes).filter(|_| random.random_range(0..=axes.len()) > 0)?;
         let along = &graph.axes[axis];
-        let tiles = log_uniform(random, 2, along.extent.div_ceil(along.grain).min(MOST_FIRINGS));
+        let most = along.extent.div_ceil(along.grain).min(MOST_FIRINGS);
+        let tiles = log_uniform(random, self.fewest(most).max(2), most);
         let tile = along.extent.div_ceil(tiles).next_multiple_of(along.grain);
         // Two tiles of a few blocks may round up to all of them.
         let tile = if tile < along.extent { tile } else { along.grain };
         Some(TiledAxis { axis, extent: along.extent, tile })
+    }
+
+    /// Tiles of a frugal draw, of `most`, at least.
+    fn fewest(&self, most: u64) -> u64 {
+        if self.is_frugal { most.isqrt() } else { 1 }
     }
 
     /// What stays on chip.
@@ -123,8 +131,12 @@ impl SectionDraw<'_> {
         let least = |stage: StageId| if graph.is_gemm(stage) { 1 } else { chain(chip, graph.kind(stage)) };
         let needed: u64 = graph.stages.ids().map(least).sum();
         let mut spare = chip.pcus().checked_sub(needed)?;
-        // Arrays of fewer PCUs leave more banks to each.
-        spare = log_uniform(random, 1, spare + 1) - 1;
+        // Half of the draws may use the whole chip; of the others, arrays of fewer PCUs leave more banks to each.
+        if self.is_frugal {
+            spare = 0;
+        } else if random.random() {
+            spare = log_uniform(random, 1, spare + 1) - 1;
+        }
         let mut order: Vec<StageId> = graph.stages.ids().collect();
         order.shuffle(random);
         let mut drawn: IndexVec<StageId, Option<Mapping>> = IndexVec::filled(graph.stages.len(), None);

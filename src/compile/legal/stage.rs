@@ -12,7 +12,7 @@ use crate::program::{
     GemmMapping, LoopLevel, MOST_GATHERED_COLUMNS, Mapping, Nest, Reduction, SectionGraph, SimdMapping, StageId, Style,
 };
 
-use super::{log_uniform, one_of};
+use super::random::{log_uniform, one_of};
 
 /// What a mapping is drawn for.
 #[derive(Debug, Clone, Copy)]
