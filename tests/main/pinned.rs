@@ -3,6 +3,7 @@
 //! change them: `INSTA_UPDATE=always cargo test --test main pinned`, and read the diff: what changed, by how much, and whether that is
 //! what was meant.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 
@@ -75,6 +76,74 @@ fn engine(chip: &Chip, workload: &Workload, compiled: &Compiled) -> String {
     text
 }
 
+/// Compares `text` with the snapshot of this name, and says by how much cycles have changed from it: what a reader of a large diff
+/// wants to know first, and is shown where the comparison fails.
+#[track_caller]
+fn pinned(name: &str, text: &str) {
+    let path = format!("{SNAPSHOTS}/main__pinned__{name}.snap");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    println!("{name}: {}", change(&cycles_by_name(&committed), &cycles_by_name(text)));
+    insta::assert_snapshot!(name, text);
+}
+
+const SNAPSHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/main/snapshots");
+
+/// Cycles of each line of a snapshot that has any: `NAME: 123 cycles, ...`.
+fn cycles_by_name(text: &str) -> BTreeMap<&str, u64> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(": ")?;
+            let (cycles, _) = rest.split_once(" cycles")?;
+            Some((name, cycles.parse().ok()?))
+        })
+        .collect()
+}
+
+/// The sum of cycles of all lines that both texts have, before and now, and the line that has become slowest.
+fn change(before: &BTreeMap<&str, u64>, now: &BTreeMap<&str, u64>) -> String {
+    let mut sums = [0u64; 2];
+    let (mut worst, mut slowest) = (0.0, "none");
+    for (name, &cycles) in now {
+        let Some(&was) = before.get(name) else { continue };
+        sums[0] += was;
+        sums[1] += cycles;
+        let ratio = cycles as f64 / was.max(1) as f64;
+        if ratio > worst {
+            (worst, slowest) = (ratio, name);
+        }
+    }
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let sum = percent(sums[1] as f64 / sums[0].max(1) as f64);
+    format!("{} cycles, {} are committed: {sum:+.3} %; at worst {:+.3} %, {slowest}", sums[1], sums[0], percent(worst))
+}
+
+/// The sum of cycles of each snapshot, of the lines that have any. After a change of the others, once more:
+/// `INSTA_UPDATE=always cargo test --test main pinned::sums`. One line of a diff says what a change of the compiler came to.
+#[test]
+fn sums() {
+    let mut text = String::new();
+    let mut total = 0;
+    for name in ["small", "families", "small_models", "models", "full", "cycle", "retargeted"] {
+        let path = format!("{SNAPSHOTS}/main__pinned__{name}.snap");
+        let committed = std::fs::read_to_string(path).expect("a snapshot");
+        let cycles = cycles_by_name(&committed);
+        assert!(cycles.len() > 10, "{name} has {} lines with cycles", cycles.len());
+        let sum: u64 = cycles.values().sum();
+        total += sum;
+        let _ = writeln!(text, "{name}: {sum} cycles in {} lines", cycles.len());
+    }
+    let _ = writeln!(text, "all: {total} cycles");
+    insta::assert_snapshot!("sums", text);
+}
+
+#[test]
+fn a_change_is_of_the_lines_that_both_have() {
+    let [before, now] =
+        ["a: 100 cycles, x\nb: 50 cycles, y\nc refused\n", "a: 90 cycles, x\nb: 51 cycles, y\nd: 7 cycles\n"];
+    let change = change(&cycles_by_name(before), &cycles_by_name(now));
+    assert_eq!(change, "141 cycles, 150 are committed: -6.000 %; at worst +2.000 %, b");
+}
+
 fn all(of: &(impl Fn(usize) -> String + Sync), count: usize) -> String {
     (0..count).into_par_iter().map(of).collect::<Vec<_>>().concat()
 }
@@ -85,7 +154,7 @@ fn small_pairs() {
         let (chip, graph) = small_pair(20_261_126, number);
         lines(&format!("small {number}"), (&chip.chip(), &graph.workload()), Effort::Low)
     };
-    insta::assert_snapshot!("small", all(&of, 48));
+    pinned("small", &all(&of, 48));
 }
 
 #[test]
@@ -94,7 +163,7 @@ fn families() {
         let (family, chip, graph) = pair(20_261_126, number);
         lines(&format!("{family} {number}"), (&chip.chip(), &graph.workload()), Effort::Low)
     };
-    insta::assert_snapshot!("families", all(&of, 24));
+    pinned("families", &all(&of, 24));
 }
 
 /// A model of few small layers.
@@ -125,7 +194,7 @@ fn small_models() {
         let effort = if at.is_multiple_of(2) { Effort::Low } else { Effort::Full };
         lines(&format!("{chip} {options}"), (&loaded(chip, ""), &model(&format!("{options} {SIZE}"))), effort)
     };
-    insta::assert_snapshot!("small_models", all(&of, CASES.len()));
+    pinned("small_models", &all(&of, CASES.len()));
 }
 
 /// Attention, decode over a cache, training and sparse weights, in few layers on shipped chips.
@@ -148,7 +217,7 @@ fn models() {
         let workload = self::model(&format!("{model} {}", options.join(" ")));
         lines(&format!("{model} {}", options.join(" ")), (&loaded(chip, ""), &workload), Effort::Low)
     };
-    insta::assert_snapshot!("models", all(&of, CASES.len()));
+    pinned("models", &all(&of, CASES.len()));
 }
 
 fn loaded(chip: &str, set: &str) -> Chip {
@@ -164,7 +233,7 @@ fn searched_in_full() {
         let effort = if number.is_multiple_of(4) { Effort::Thorough } else { Effort::Full };
         lines(&format!("full {number}"), (&chip.chip(), &graph.workload()), effort)
     };
-    insta::assert_snapshot!("full", all(&of, 24));
+    pinned("full", &all(&of, 24));
 }
 
 /// Every mapping of small graphs: how many there are, how many are measured, and the best.
@@ -198,7 +267,7 @@ fn cycle_by_cycle() {
         }
         text
     };
-    insta::assert_snapshot!("cycle", all(&of, 32));
+    pinned("cycle", &all(&of, 32));
 }
 
 /// Mappings that are kept on a chip with more of something, and those that are applied to another size.
@@ -240,7 +309,7 @@ fn kept_and_retargeted() {
         }
         text
     };
-    insta::assert_snapshot!("retargeted", all(&of, 6));
+    pinned("retargeted", &all(&of, 6));
 }
 
 /// A model of layers in two tiers: which repetitions of what lie where, as the faster one shrinks.
