@@ -41,6 +41,11 @@ fn files(number: usize) -> (Chip, Workload) {
     (chip.chip(), graph.workload())
 }
 
+/// The first `count` mappings that are drawn of four times as many seeds: for tests of what holds of any mapping.
+pub(crate) fn draws(chip: &Chip, workload: &Workload, count: usize) -> Vec<Configuration> {
+    (0..4 * count as u64).filter_map(|seed| legal(chip, workload, seed)).take(count).collect()
+}
+
 fn graph_of<'w>(workload: &'w Workload, section: &Section) -> SectionGraph<'w> {
     SectionGraph::new(workload, &section.operators, section.operators.len() > 1).expect("operators of a section")
 }
