@@ -79,6 +79,7 @@ fn engine(chip: &Chip, workload: &Workload, compiled: &Compiled) -> String {
 /// Compares `text` with the snapshot of this name, and says by how much cycles have changed from it: what a reader of a large diff
 /// wants to know first, and is shown where the comparison fails.
 #[track_caller]
+#[expect(clippy::print_stdout, reason = "shown where a test fails")]
 fn pinned(name: &str, text: &str) {
     let path = format!("{SNAPSHOTS}/main__pinned__{name}.snap");
     let committed = std::fs::read_to_string(path).unwrap_or_default();
