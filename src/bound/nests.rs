@@ -16,8 +16,8 @@ const CLASSES: [Range; 6] = [
     Range { least: 17, most: u64::MAX },
 ];
 
-/// Any number of row tiles.
-pub(crate) const ALL_ROW_TILES: Range = Range { least: 1, most: u64::MAX };
+/// Any number of tiles.
+pub(crate) const ANY: Range = Range { least: 1, most: u64::MAX };
 
 /// A range of numbers of tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,8 @@ impl From<&Nest> for NestCounts {
 pub(crate) struct NestBox {
     pub(crate) columns: Columns,
     pub(crate) row_tiles: Range,
+    /// Blocks of rows over which column tiles pass. Counts only where column tiles are outermost.
+    pub(crate) row_blocks: Range,
 }
 
 impl NestBox {
@@ -105,7 +107,10 @@ impl NestBox {
             }
         }
         let classes = CLASSES.into_iter().filter(|class| class.least <= graph.rows && class.most >= graph.sequences());
-        columns.iter().flat_map(|&columns| classes.clone().map(move |row_tiles| Self { columns, row_tiles })).collect()
+        columns
+            .iter()
+            .flat_map(|&columns| classes.clone().map(move |row_tiles| Self { columns, row_tiles, row_blocks: ANY }))
+            .collect()
     }
 
     /// Whether a nest with these counts is one of the box.

@@ -21,15 +21,6 @@ use super::stage::{Along, MaskFloors, StageFloor};
 /// Parts of the rows that a row block may have, in eighths, from and to: all, or less.
 const BLOCKS: [(u64, u64); 6] = [(8, 8), (6, 8), (4, 6), (2, 4), (1, 2), (0, 1)];
 
-/// A chip, a graph and where its tensors lie; what was worked out of its masks.
-#[derive(Debug)]
-pub(crate) struct BoundContext<'a> {
-    pub(crate) chip: &'a Chip,
-    pub(crate) workload: &'a Workload,
-    pub(crate) tiers: &'a [TierId],
-    pub(crate) masks: MaskFloors,
-}
-
 /// Least cycles of a section in a box, launch excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Floor {
@@ -51,13 +42,16 @@ pub(crate) struct SectionFloor {
 
 impl SectionFloor {
     /// Of some operators; `None` if they cannot share a section.
-    pub(crate) fn new(context: &mut BoundContext<'_>, operators: &[OperatorId]) -> Option<Self> {
-        let graph = SectionGraph::new(context.workload, operators, operators.len() > 1)?;
-        let chip = &*context.chip.in_section(graph.largest_off_chip_bytes());
-        let stages: Option<IndexVec<StageId, StageFloor>> =
-            graph.stages.ids().map(|stage| StageFloor::new(chip, &graph, stage, &mut context.masks)).collect();
-        let bytes = compulsory_bytes(chip, context.workload, context.tiers, operators, 1);
-        let section = Section { chip, graph: &graph, stages: stages?, tiers: context.tiers, bytes };
+    pub(crate) fn new(
+        chip: &Chip,
+        workload: &Workload,
+        tiers: &[TierId],
+        masks: &mut MaskFloors,
+        operators: &[OperatorId],
+    ) -> Option<Self> {
+        let graph = SectionGraph::new(workload, operators, operators.len() > 1)?;
+        let chip = &*chip.in_section(graph.largest_off_chip_bytes());
+        let section = SectionBound::new(chip, &graph, tiers, masks)?;
         let floor = |of: NestBox| {
             interrupt::check();
             (of, section.floor(&of))
@@ -68,7 +62,7 @@ impl SectionFloor {
             let rate = chip.tier_rate(TierId::from_index(t));
             (share(all, (rate.cycles, rate.bytes)), share(without, (rate.cycles, rate.bytes)))
         });
-        let mut weight_tiers: Vec<TierId> = section.weights().map(|(_, w)| context.tiers[w.index()]).collect();
+        let mut weight_tiers: Vec<TierId> = section.weights().map(|(_, w)| tiers[w.index()]).collect();
         weight_tiers.sort_unstable();
         weight_tiers.dedup();
         Some(Self { boxes, memory: memory.collect(), weight_tiers })
@@ -89,7 +83,8 @@ pub(crate) type Share = (u64, u64);
 
 const WHOLE: Share = (1, 1);
 
-struct Section<'a> {
+/// A section as its floors see it: what its stages must work and what memory must move.
+pub(crate) struct SectionBound<'a> {
     chip: &'a Chip,
     graph: &'a SectionGraph<'a>,
     stages: IndexVec<StageId, StageFloor>,
@@ -106,13 +101,26 @@ struct Need {
     work: u64,
 }
 
-impl Section<'_> {
-    /// The least cycles of a box.
-    fn floor(&self, of: &NestBox) -> Option<Floor> {
+impl<'a> SectionBound<'a> {
+    /// Of a section on `chip` as that section finds it ([`Chip::in_section`]); `None` if the chip cannot compute one of its types.
+    pub(crate) fn new(
+        chip: &'a Chip,
+        graph: &'a SectionGraph<'a>,
+        tiers: &'a [TierId],
+        masks: &mut MaskFloors,
+    ) -> Option<Self> {
+        let stages: Option<IndexVec<StageId, StageFloor>> =
+            graph.stages.ids().map(|stage| StageFloor::new(chip, graph, stage, masks)).collect();
+        let bytes = compulsory_bytes(chip, graph.workload, tiers, &graph.operators, 1);
+        Some(Self { chip, graph, stages: stages?, tiers, bytes })
+    }
+
+    /// The least cycles of a box, launch excluded; `None` if no nest of it can be.
+    pub(crate) fn floor(&self, of: &NestBox) -> Option<Floor> {
         let [alone, prefetched] = [false, true].map(|prefetched| match of.columns {
             Columns::Whole => self.weights_on_chip(of.row_tiles, None, prefetched),
             Columns::RowTileOuter(axis, tiles) => self.weights_on_chip(of.row_tiles, Some((axis, tiles)), prefetched),
-            Columns::ColumnTileOuter(axis, tiles) => self.column_tiles_outer(of.row_tiles, (axis, tiles), prefetched),
+            Columns::ColumnTileOuter(..) => self.column_tiles_outer(of, prefetched),
         });
         Some(Floor { alone: alone?, prefetched: prefetched?.min(alone?) })
     }
@@ -164,7 +172,10 @@ impl Section<'_> {
     }
 
     /// Column tiles pass over row blocks: what they share is read once, what they work on is read for every block.
-    fn column_tiles_outer(&self, row_tiles: Range, (axis, tiles): (usize, Range), prefetched: bool) -> Option<u64> {
+    fn column_tiles_outer(&self, of: &NestBox, prefetched: bool) -> Option<u64> {
+        let &NestBox { columns: Columns::ColumnTileOuter(axis, tiles), row_tiles, row_blocks } = of else {
+            return None;
+        };
         let graph = self.graph;
         let extent = graph.axes[axis].extent;
         let (smallest, largest) = (tiles.smallest_tile(extent), tiles.largest_tile(extent));
@@ -180,6 +191,18 @@ impl Section<'_> {
                 return None;
             }
             let of_block = |&(from, to): &(u64, u64)| {
+                let is_one = from == to;
+                // The first of b blocks has a b-th of the rows at least, and less than a part in b - 1 where there are several.
+                let holds = if is_one {
+                    row_blocks.least <= 1
+                } else {
+                    row_blocks.most > 1
+                        && to.saturating_mul(row_blocks.most) >= 8
+                        && from.saturating_mul(row_blocks.least.saturating_sub(1)) <= 8
+                };
+                if !holds {
+                    return None;
+                }
                 let (from, to): (Share, Share) = ((from, 8), (to, 8));
                 let rows = (graph.rows * from.0).div_ceil(8).max(1);
                 if held + rows.saturating_mul(kept) > sram {
@@ -187,7 +210,7 @@ impl Section<'_> {
                 }
                 let mut again = vec![0u64; self.bytes.len()];
                 if !resident {
-                    let blocks = if from == to { 1 } else { 8u64.div_ceil(to.0).max(2) };
+                    let blocks = if is_one { 1 } else { 8u64.div_ceil(to.0).max(2).max(row_blocks.least) };
                     // Sequences read their own once.
                     let is_shared = |stage: StageId| graph.form(stage).is_none_or(|form| form.instances == 1);
                     let is_read_again = |stage: StageId| self.along(stage, axis) != Along::Off && is_shared(stage);

@@ -298,7 +298,7 @@ fn between(upto: &[u64], block: u64, from: u64, to: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::arch;
-    use crate::bound::nests::ALL_ROW_TILES;
+    use crate::bound::nests::ANY;
     use crate::workload;
     use std::path::Path;
 
@@ -316,12 +316,12 @@ mod tests {
     fn a_gemm_takes_whole_output_tiles() {
         let up = up();
         // Rows on 16 lanes, columns on 12 stages: 128 row passes over 1,707 output tiles of 5,120 cycles.
-        assert_eq!(up.work(ALL_ROW_TILES, None), 128 * 1_707 * 5_120);
+        assert_eq!(up.work(ANY, None), 128 * 1_707 * 5_120);
         // Of one row tile to a row, each takes a pass.
         assert_eq!(up.work(Range { least: 2_048, most: 2_048 }, None), 2_048 * 1_280 * 5_120);
         // Four column tiles of the result: 5,120 columns are 427 output tiles (12) or 320 (16), and 171 row passes.
         let tiles = Range { least: 4, most: 4 };
-        assert_eq!(up.work(ALL_ROW_TILES, Some((Along::Columns, tiles))), 128 * 1_707 * 5_120);
+        assert_eq!(up.work(ANY, Some((Along::Columns, tiles))), 128 * 1_707 * 5_120);
         assert_eq!(up.work_beyond(Along::Columns, 5_120), 128 * 1_280 * 5_120);
         assert_eq!(up.work_between(Along::Columns, 5_120, 10_240), 2_048 * 5_120 * 5_120 / 192);
     }

@@ -10,7 +10,8 @@
 //! 6. `search::partition`: the cut of the graph into sections that takes least, by `search::sequence` with what prefetching gains of
 //!    sections in a row;
 //! 7. `prefetch`: weights that a section loads for the next one;
-//! 8. `remarks`: what a user should know about the mapping.
+//! 8. `remarks`: what a user should know about the mapping;
+//! 9. `seeds`: what less effort and slower modes find competes with what was found.
 //!
 //! A *run of operators* that may become a section is planned as *choices* (points of the space of its mappings, with an
 //! estimate); a choice worked out in full is a *plan* (exact work tables and buffers); a plan with places is *placed*, and with
@@ -31,6 +32,7 @@ mod recompile;
 mod remarks;
 mod retarget;
 mod search;
+mod seeds;
 mod validate;
 mod verified;
 

@@ -34,6 +34,8 @@ pub(super) struct PartitionParams {
     /// Equivalence classes of sections times PCUs up to which every section is measured, not only those that estimates
     /// prefer.
     pub all_measured_pcus: u64,
+    /// Share of its estimate that measuring a section may leave, at best: estimates of crowded links are up to 10 % too long.
+    pub optimistic_estimate: f64,
     /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
     pub refined_score: f64,
     /// Part of the time of the best partition so far from which on a section that was planned at low effort is planned at
@@ -58,18 +60,6 @@ pub(super) struct PartitionParams {
 /// Evaluation of the mappings of a section: trial budgets, and when a mapping is good enough.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct EvaluationParams {
-    /// Mappings measured at low effort, at most.
-    pub low_effort_trials: usize,
-    /// Neighbours of the best measured at low effort, at most, if it is far from its estimate.
-    pub low_effort_neighbours: usize,
-    /// Neighbours measured together at low effort; a batch without gain is the last.
-    pub low_effort_batch: usize,
-    /// Measured over estimated cycles of the first choice beyond which the best is far from what was expected.
-    pub far_from_estimate: f64,
-    /// Estimated over measured cycles beyond which estimates are not trusted to rank.
-    pub below_estimate: f64,
-    /// Further batches that are measured where the best is far from its estimate.
-    pub more_batches: usize,
     /// Measured over estimated cycles up to which a mapping is as expected: good enough at low effort.
     pub as_estimated: f64,
     /// Score over the best score up to which mappings are placed and routed in several ways, on chips of few PCUs.
@@ -82,50 +72,32 @@ pub(super) struct EvaluationParams {
     pub slowed_by_routes: f64,
     /// Share of its time that a mapping with less full links may be slower.
     pub as_fast: f64,
-    /// Cycles over the lower bound of the section at which a mapping is taken without more trials.
-    pub near_lower_bound: f64,
-    /// Share of the time that another trial must be able to gain.
-    pub worth_a_step: f64,
-    /// Share by which measured over estimated cycles of one array of PCUs differ from tiling to tiling: what a tiling
-    /// may be faster than its array's other measurements say.
-    pub array_noise: f64,
     /// Optimistic factor: a full-effort search is assumed to reach at best this share of the estimate, or of the low-
     /// effort measurement.
     pub optimistic_factor: f64,
+    /// Share of the time of a partition that a section may gain, by its floor, from which on it is given all the patience there is.
+    pub worth_all_patience: f64,
+    /// Cycles over the floor of a section up to which full effort is not taken to gain anything where partitions are compared.
+    pub near_floor: f64,
+    /// Share of the time by which a mapping must be faster to count as a gain.
+    pub worth_a_step: f64,
     /// Share of its estimated lower bound that a choice with a sparse weight may be measured below, as bounds of masks
     /// are sampled.
     pub sampled_bound: f64,
-    /// Expected cycles over the best measured ones beyond which a mapping is not measured.
-    pub hopeless: f64,
-    /// The same on chips of few PCUs, where estimates are rougher and measuring is cheap.
-    pub hopeless_on_few_pcus: f64,
     /// PCUs up to which a chip has few.
     pub few_pcus: u64,
-    /// Trial budget: mappings that are placed and measured for a section, times the chip's PCUs; what placing and measuring
-    /// one takes grows with them.
-    pub trials_times_pcus: u64,
-    /// Trials of a section, at least.
-    pub least_trials: u64,
-    /// Trials of a section whose mask is large, at most.
-    pub most_trials_of_a_large_mask: u64,
-    /// Trials on a chip of few PCUs, at most.
-    pub most_trials_on_few_pcus: u64,
-    /// Trials on other chips, at most.
-    pub most_trials: u64,
-    /// Work of the event engine ([`crate::cost::Limits::work`]) in all runs that measure a section's mappings, after which no
-    /// further mapping is measured. A run may take half of what is left. On the machine that `reports/search.md` names a million
-    /// takes about 15 ms, so that the value ends the evaluation of a section within a second; no section of the models there needs half of it.
-    pub work_of_a_section: u64,
-    /// Sections evaluated at a time beyond which each gets fewer trials.
-    pub sections_at_full_budget: usize,
-    /// Trials of each of many sections, at least.
-    pub least_trials_of_many: usize,
-    /// Times as many trials at thorough effort.
-    pub thorough_trials: usize,
-    /// Neighbours that are placed and measured together.
+    /// Limits at low effort.
+    pub quick: SectionLimits,
+    /// Limits at full effort.
+    pub normal: SectionLimits,
+    /// Limits at thorough effort.
+    pub thorough: SectionLimits,
+    /// What working out, placing and routing a mapping takes, in steps of the event engine: a millisecond or two on the smallest chip, ...
+    pub layout_steps: u64,
+    /// ... and more for each PCU: about 40 ms on the 1,040 PCUs of an SN40L, where a step takes 15 ns.
+    pub layout_steps_per_pcu: u64,
+    /// Mappings that are placed and measured together.
     pub batch: usize,
-    /// Blocks, stored or not, from which on a mask is large and its section gets fewer trials.
-    pub large_mask_blocks: u64,
     /// PCUs up to which allocations of fewer PCUs are tried in finer steps.
     pub handful_of_pcus: u64,
     /// Sixteenths of the PCUs that allocations next to a mapping are tried with.
@@ -134,30 +106,45 @@ pub(super) struct EvaluationParams {
     pub pcu_sixteenths_of_a_handful: [u64; 3],
 }
 
+/// When the evaluation of a section's mappings ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SectionLimits {
+    /// Share of the section's floor that the best may lie above it.
+    pub gap: f64,
+    /// Work of placing, routing and measuring, in steps of the event engine ([`crate::cost::Limits::work`], about 15 ns each).
+    pub work: u64,
+    /// The same without a gain, after which none is tried for.
+    pub patience: u64,
+}
+
+/// How far the walk over the nests of a section goes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct WalkLimits {
+    /// Nests that are priced, about.
+    pub priced: usize,
+    /// Of those, the best that get eager stages and splits of K, at most.
+    pub finished: usize,
+}
+
 /// Loop nests that are tried.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NestsParams {
-    /// Numbers of column tiles that are tried first; 1 leaves the axis whole.
-    pub few_column_tiles: [u64; 14],
-    /// Numbers of column tiles that are tried where larger tiles do not fit.
-    pub many_column_tiles: [u64; 10],
-    /// Rows of a row tile, at most.
-    pub most_tile_rows: u64,
-    /// Row grains of a row tile that are tried, before rounding to equal tiles.
-    pub row_grains_of_a_tile: [u64; 20],
+    /// Where a section of a large graph is planned before it is known to be wanted.
+    pub outlined: WalkLimits,
+    /// At low effort.
+    pub quick: WalkLimits,
+    /// At full effort.
+    pub normal: WalkLimits,
+    /// At thorough effort.
+    pub thorough: WalkLimits,
+    /// Nests that may be priced in the time that dealing the tiles of a mask takes for one more cut.
+    pub nests_per_masked_cut: usize,
     /// Score over the best score of a section up to which choices are kept for evaluation.
     pub near_best: f64,
-    /// Choices of a section that are kept for evaluation, at most.
-    pub most_choices: usize,
+    /// Choices of a class (loop order, residency, streams of activations, split of K) that are kept for evaluation, at most.
+    pub most_choices_of_a_class: usize,
     /// Banks for every PCU from which on an allocation that does not fit is not retried on fewer PCUs.
     pub ample_banks_per_pcu: u64,
-    /// Rounds of refinement about the best nests at low effort, at most.
-    pub low_effort_rounds: usize,
-    /// At low effort, of sections whose weights are all dense: one in so many cuts and one in so many row tile sizes are
-    /// tried first, and so many of the best are refined.
-    pub low_effort_dense: [usize; 3],
-    /// The same of sections with masks: how well a mask divides differs from cut to cut.
-    pub low_effort_sparse: [usize; 3],
 }
 
 /// Mappings of a stage that are tried.
@@ -205,8 +192,6 @@ pub(super) struct MappingParams {
 pub(super) struct EstimateParams {
     /// Share of a section's time in which its links should be able to move all they move, if its stages need less.
     pub links_busy: f64,
-    /// Cycles added to every firing where the ranking assumes firings dearer than estimated.
-    pub dear_firing_cycles: u64,
     /// Share of the shorter of computing and moving that is taken not to overlap with the longer.
     pub unhidden: f64,
     /// Price of an off-chip byte as a share of the time it takes: of mappings about as fast, the one that moves less is
@@ -214,6 +199,9 @@ pub(super) struct EstimateParams {
     pub byte_price: f64,
     /// Links that a partial sum crosses between two slices of K.
     pub partial_sum_links: f64,
+    /// Links from the PMUs of an operand to the first PCU that reads it, where places are not known: about what placed sections of
+    /// the FFN have.
+    pub typical_distance: f64,
     /// Mean over fullest load of the links around a stage (measured on routed sections: the fullest carries three to
     /// five times the mean).
     pub routable: f64,
@@ -293,6 +281,7 @@ pub(super) struct RetargetParams {
 pub(super) const PARAMS: Params = Params {
     partition: PartitionParams {
         all_measured_pcus: 256,
+        optimistic_estimate: 0.85,
         refined_score: 0.95,
         worth_refining: 0.005,
         worth_full_evaluation: 0.02,
@@ -303,52 +292,37 @@ pub(super) const PARAMS: Params = Params {
         most_linked: 24,
     },
     evaluation: EvaluationParams {
-        low_effort_trials: 3,
-        low_effort_neighbours: 8,
-        low_effort_batch: 2,
-        far_from_estimate: 1.08,
-        below_estimate: 1.2,
-        more_batches: 2,
         as_estimated: 1.03,
         near_best: 1.15,
         most_final: 6,
         unmeasured: 1.05,
         slowed_by_routes: 1.01,
         as_fast: 0.0002,
-        near_lower_bound: 1.01,
+        worth_all_patience: 0.0125,
+        near_floor: 1.02,
         worth_a_step: 0.002,
-        array_noise: 0.02,
         optimistic_factor: 0.96,
         sampled_bound: 0.9,
-        hopeless: 1.3,
-        hopeless_on_few_pcus: 2.0,
         few_pcus: 128,
-        trials_times_pcus: 6_000,
-        least_trials: 6,
-        most_trials_of_a_large_mask: 16,
-        most_trials_on_few_pcus: 128,
-        most_trials: 48,
-        work_of_a_section: 64_000_000,
-        sections_at_full_budget: 8,
-        least_trials_of_many: 4,
-        thorough_trials: 4,
-        batch: 8,
-        large_mask_blocks: 1 << 17,
+        quick: SectionLimits { gap: 0.05, work: 24_000_000, patience: 8_000_000 },
+        normal: SectionLimits { gap: 0.004, work: 64_000_000, patience: 16_000_000 },
+        thorough: SectionLimits { gap: 0.001, work: 256_000_000, patience: 64_000_000 },
+        layout_steps: 150_000,
+        layout_steps_per_pcu: 2_500,
+        batch: 2,
         handful_of_pcus: 16,
         pcu_sixteenths: [13, 10],
         pcu_sixteenths_of_a_handful: [12, 8, 4],
     },
     nests: NestsParams {
-        few_column_tiles: [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48],
-        many_column_tiles: [64, 96, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
-        most_tile_rows: 16 * 1024,
-        row_grains_of_a_tile: [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 13, 16, 19, 22, 27, 32, 43, 64, 128, 256],
+        outlined: WalkLimits { priced: 24, finished: 2 },
+        quick: WalkLimits { priced: 96, finished: 16 },
+        normal: WalkLimits { priced: 192, finished: 192 },
+        thorough: WalkLimits { priced: 768, finished: 768 },
+        nests_per_masked_cut: 5,
         near_best: 1.5,
-        most_choices: 64,
+        most_choices_of_a_class: 32,
         ample_banks_per_pcu: 8,
-        low_effort_rounds: 6,
-        low_effort_dense: [3, 4, 1],
-        low_effort_sparse: [2, 2, 3],
     },
     mapping: MappingParams {
         multicast_widths: [1, 2, 4],
@@ -370,10 +344,10 @@ pub(super) const PARAMS: Params = Params {
     },
     estimate: EstimateParams {
         links_busy: 0.6,
-        dear_firing_cycles: 50,
         unhidden: 0.03,
         byte_price: 0.1,
         partial_sum_links: 4.0,
+        typical_distance: 3.0,
         routable: 0.3,
     },
     placement: PlacementParams {

@@ -18,6 +18,7 @@ use super::search::context::{Effort, SearchContext};
 use super::search::epilogues::NoKernels;
 use super::search::exhaustive::{self, Exhausted};
 use super::search::partition::{PartitionRequest, Partitioner};
+use super::seeds::with_seeds;
 use super::verified::after_all;
 
 /// Hops of routes up to which a grid is mapped, 2^28: those of a large section then take a few gigabytes at most, and a search
@@ -72,7 +73,8 @@ pub fn compile_until(
     bases: &BaseCache,
     stop: Stop<'_>,
 ) -> Result<Vec<Compiled>, Diagnostic> {
-    compile_modes(chip, workload, modes, effort, true, (bases, stop))
+    let search = |effort: Effort, modes: &[Mode]| compile_modes(chip, workload, modes, effort, true, (bases, stop));
+    with_seeds(chip, workload, modes, effort, &search)
 }
 
 /// The best of all mappings of a small graph, by the event engine.

@@ -45,7 +45,7 @@ pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Optio
         };
         let (plan, section) =
             [LatencySlots::Full, LatencySlots::Quarter, LatencySlots::None].into_iter().find_map(with)?;
-        match context.measure(&section, u64::MAX, PARAMS.evaluation.work_of_a_section) {
+        match context.measure(&section, u64::MAX, PARAMS.evaluation.normal.work) {
             Measurement::Takes(_, run) => Some(Chosen { index, graph, plan, section, run: Some(run) }),
             _ => None,
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::arch::{Chip, TierId};
 use crate::bound::lattice::{Group, Partitions};
-use crate::bound::nests::{ALL_ROW_TILES, NestBox};
+use crate::bound::nests::{ANY, NestBox};
 use crate::bound::path::Length;
-use crate::bound::section::{BoundContext, Floor, SectionFloor, share};
+use crate::bound::section::{Floor, SectionFloor, share};
 use crate::bound::stage::{MaskFloors, StageFloor};
 use crate::cost::compulsory_bytes;
 use crate::index::Id;
@@ -44,10 +44,9 @@ impl<'a> Floors<'a> {
         if let Some(known) = self.known.get(operators) {
             return known.clone();
         }
-        let masks = std::mem::take(&mut self.masks);
-        let mut context = BoundContext { chip: self.chip, workload: self.workload, tiers: &self.tiers, masks };
-        let floor = SectionFloor::new(&mut context, operators).filter(|floor| floor.least().is_some()).map(Arc::new);
-        self.masks = context.masks;
+        let Self { chip, workload, tiers, masks, .. } = self;
+        let floor = SectionFloor::new(chip, workload, tiers, masks, operators);
+        let floor = floor.filter(|floor| floor.least().is_some()).map(Arc::new);
         self.known.insert(operators.to_vec(), floor.clone());
         floor
     }
@@ -98,8 +97,7 @@ pub fn least_cycles(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Option<
 /// operators cannot share a section, or no nest of that class is possible.
 pub fn floor_of(chip: &Chip, workload: &Workload, operators: &[OperatorId], nest: &Nest) -> Option<u64> {
     let tiers = tensor_tiers(chip, workload).ok()?;
-    let mut context = BoundContext { chip, workload, tiers: &tiers, masks: MaskFloors::default() };
-    let floor = SectionFloor::new(&mut context, operators)?;
+    let floor = SectionFloor::new(chip, workload, &tiers, &mut MaskFloors::default(), operators)?;
     let (_, of_class) = floor.boxes.iter().find(|(of, _): &&(NestBox, _)| of.contains(nest.into()))?;
     of_class.map(|floor| floor.alone)
 }
@@ -262,7 +260,7 @@ impl Space {
             }
             let floor = SectionGraph::new(workload, &[op], false).and_then(|graph| {
                 let stage = graph.stages.ids().next()?;
-                Some(StageFloor::new(chip, &graph, stage, &mut masks)?.work(ALL_ROW_TILES, None))
+                Some(StageFloor::new(chip, &graph, stage, &mut masks)?.work(ANY, None))
             });
             floor.unwrap_or(at_peak)
         };

@@ -299,6 +299,11 @@ mod tests {
         let optional = ["time_range_s", "ranges", "tokens_per_s", "phases", "blocked"];
         let taken = |key: &&str| run.contains(key) || optional.contains(key);
         assert_eq!(metrics.iter().find(|key| taken(key)), None, "a figure has the key of a field");
+    }
+
+    #[test]
+    fn keys_of_traffic_energy_and_sections_stand_in_the_agreed_order() {
+        let json = compare().to_json();
         let traffic = [
             "off_chip_read_bytes",
             "off_chip_write_bytes",

@@ -1,5 +1,6 @@
 //! Faults put into configurations that are right: every one must be found.
 
+mod buffers;
 mod images;
 mod recurrent;
 mod sums;
@@ -8,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::arch;
-use crate::compile::{compile, retargeted_section};
+use crate::compile::{compile, legal, retargeted_section};
 use crate::index::{Id, IndexVec};
 use crate::input::Override;
 use crate::mode::Mode;
@@ -65,6 +66,13 @@ fn dense(mode: Mode) -> Case {
         "arch.pmu.capacity_bytes=16384",
     ];
     Case::new("plasticine", "tiny-mlp", &sets, mode)
+}
+
+/// The case with a mapping drawn at random of which a section is as is wanted.
+fn drawn(case: Case, is_wanted: impl Fn(&Section) -> bool) -> Case {
+    let drawn = (0..20_000).filter_map(|seed| legal(&case.chip, &case.workload, seed));
+    let found = drawn.into_iter().find(|drawn| drawn.sections.iter().any(&is_wanted));
+    Case { configuration: found.expect("such a mapping is drawn"), ..case }
 }
 
 /// A dense block whose weights do not fit: column tile after column tile of them meets every row tile.
@@ -228,25 +236,34 @@ fn swapped_routes_are_caught() {
                 let ports = |f: FlowId| flows[f].route[..=sinks(&flows[f])].to_vec();
                 ports(a).iter().all(|port| !ports(b).contains(port))
             };
-            let pair = of_kind.iter().flat_map(|&a| of_kind.iter().map(move |&b| (a, b))).find(|&(a, b)| other(a, b));
-            let Some((a, b)) = pair else { continue };
-            let whole = case.clone().with(|section| {
-                let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
-                section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
-                section.flows[a].links = std::mem::replace(&mut section.flows[b].links, links);
-                true
-            });
-            caught(&whole.unwrap());
-            // The links and sinks alone: the data starts where it should and ends where it should not.
-            let ends = case.clone().with(|section| {
-                let (source_a, source_b) = (section.flows[a].route[0], section.flows[b].route[0]);
-                let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
-                section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
-                section.flows[a].links = std::mem::replace(&mut section.flows[b].links, links);
-                (section.flows[a].route[0], section.flows[b].route[0]) = (source_a, source_b);
-                true
-            });
-            caught(&ends.unwrap());
+            let pairs = of_kind.iter().flat_map(|&a| of_kind.iter().map(move |&b| (a, b)));
+            let pairs: Vec<(FlowId, FlowId)> = pairs.filter(|&(a, b)| other(a, b)).take(3).collect();
+            if pairs.is_empty() {
+                continue;
+            }
+            // Of numbers that differ by less than rounding no one can tell that they were exchanged: one of three pairs is enough.
+            let (mut whole_routes, mut ends_alone) = (false, false);
+            for (a, b) in pairs {
+                let exchange = |section: &mut Section| {
+                    let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
+                    section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
+                    section.flows[a].links = std::mem::replace(&mut section.flows[b].links, links);
+                };
+                let whole = case.clone().with(|section| {
+                    exchange(section);
+                    true
+                });
+                whole_routes |= !whole.expect("it applies").passed;
+                // The links and sinks alone: the data starts where it should and ends where it should not.
+                let ends = case.clone().with(|section| {
+                    let (source_a, source_b) = (section.flows[a].route[0], section.flows[b].route[0]);
+                    exchange(section);
+                    (section.flows[a].route[0], section.flows[b].route[0]) = (source_a, source_b);
+                    true
+                });
+                ends_alone |= !ends.expect("it applies").passed;
+            }
+            assert!(whole_routes && ends_alone, "not caught: {wanted:?}");
             swapped.push(wanted.0);
         }
     }
@@ -399,67 +416,6 @@ fn a_shifted_mask_is_caught() {
             caught(&case.run(&shifted));
         }
     }
-}
-
-#[test]
-fn a_buffer_one_row_tile_too_shallow_is_caught() {
-    // Partial sums of a row block live side by side.
-    let verdict = streamed().with(|section| {
-        let nest = section.schedule.nest();
-        let partial = |b: &&mut Buffer| matches!(b.spec.role, BufferRole::PartialSums { .. }) && b.spec.depth >= 2;
-        let buffer = section.buffers.iter_mut().find(partial);
-        buffer.is_some_and(|buffer| {
-            buffer.spec.depth = nest.block_tiles.min(buffer.spec.depth) - 1;
-            true
-        })
-    });
-    let fault = caught(&verdict.expect("the streamed case has partial sums"));
-    assert!(
-        fault.contains("before their last read") && fault.contains("row tile") && fault.contains("step"),
-        "{fault}"
-    );
-    // Activations of a row block that every column tile reads again.
-    let verdict = streamed().with(|section| {
-        let nest = section.schedule.nest();
-        let held = |b: &&mut Buffer| {
-            let activations = matches!(b.spec.role, BufferRole::Operand { .. } | BufferRole::Resident { .. });
-            activations && b.spec.level == LoopLevel::ROW_TILE && b.spec.depth >= nest.block_tiles
-        };
-        let again = nest.column_tiles() > 1 && nest.block_tiles > 1;
-        section.buffers.iter_mut().find(held).filter(|_| again).is_some_and(|buffer| {
-            buffer.spec.depth = nest.block_tiles - 1;
-            true
-        })
-    });
-    let fault = caught(&verdict.expect("the streamed case keeps a row block"));
-    assert!(fault.contains("deadlock") && fault.contains("slots of which are in use"), "{fault}");
-    // Credits for one slot more than the banks hold. Memory fills a ring as far as it may; what goes to memory may leave
-    // as fast as it comes, and never use them.
-    let mut found = 0;
-    for case in all() {
-        let bank_bytes = case.chip.pmu.bank_bytes();
-        let verdict = case.with(|section| {
-            let nest = section.schedule.nest();
-            section.buffers.iter_mut().any(|buffer| {
-                let holds = buffer.pieces.iter().map(|piece| {
-                    piece.parts.iter().map(|part| part.banks).sum::<u64>() * bank_bytes / buffer.spec.slot_bytes.max(1)
-                });
-                let holds = holds.min().unwrap_or(0);
-                let fills = !matches!(buffer.spec.role, BufferRole::PartialSums { .. } | BufferRole::Output { .. });
-                if holds == 0 || !fills || nest.count(buffer.spec.level) <= holds {
-                    return false;
-                }
-                buffer.spec.depth = holds + 1;
-                true
-            })
-        });
-        if let Some(verdict) = verdict {
-            let fault = caught(&verdict);
-            assert!(fault.contains("overwrites") && fault.contains("before its last read"), "{fault}");
-            found += 1;
-        }
-    }
-    assert!(found > 0, "no case has a ring that is used again");
 }
 
 #[test]

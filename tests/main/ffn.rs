@@ -93,7 +93,7 @@ fn the_large_block_reaches_its_bound() {
 /// Kernel by kernel, as papers measure, flatters fusion: against kernels with epilogues, less remains.
 #[test]
 fn what_fusion_gains_depends_on_what_it_is_compared_with() {
-    for (chip, over_kbk, over_epilogue) in [("sn40l", 1.78, 1.21), ("sn10", 4.52, 2.76)] {
+    for (chip, over_kbk, over_epilogue) in [("sn40l", 1.74, 1.17), ("sn10", 4.51, 2.76)] {
         let [kbk, epilogue, fused] = MODES.map(|mode| event(chip, "gpt13b-mlp-sparse", mode).cycles as f64);
         println!("{chip}: fused is {:.3}x as fast as kbk, {:.3}x as epilogue", kbk / fused, epilogue / fused);
         for (found, expected) in [(kbk / fused, over_kbk), (epilogue / fused, over_epilogue)] {

@@ -231,7 +231,7 @@ pub(crate) fn useful_splits(total: u64, most: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::mapping::front::{CandidateIndex, Front, Offers, Source};
+    use crate::compile::mapping::front::{CandidateIndex, Cycles, Front, Offers, Source};
     use crate::cost::StageFootprint;
     use crate::program::{Mapping, SimdMapping};
     use proptest::prelude::*;
@@ -240,7 +240,7 @@ mod tests {
     fn candidates(list: impl Iterator<Item = (u64, u64, u64)>) -> StageCandidates {
         let mut front = Front::default();
         for (pcus, cycles, pk) in list {
-            front.offer(pcus, cycles, pk, CandidateIndex { row_slices: pcus as u32, of: 0 });
+            front.offer(pcus, Cycles::worked(cycles), pk, CandidateIndex { row_slices: pcus as u32, of: 0 });
         }
         let mapping = Mapping::Simd(SimdMapping { pm: 1, pn: 1, chain: 1, passes: 1 });
         front.finish(Source::Own([(mapping, StageFootprint::default())].into()), 1)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
+use crate::bound::stage::MaskFloors;
 use crate::compile::params::PARAMS;
 use crate::cost::{StageFootprint, SystolicShape, TileTables, WeightRange};
 use crate::index::IndexVec;
@@ -58,6 +59,15 @@ pub struct BaseCache {
     weights: Mutex<FxHashMap<BaseKey, Arc<Vec<Base>>>>,
     sums: Mutex<FxHashMap<SumsKey, Arc<Vec<SumsBase>>>>,
     mappings: Mutex<FxHashMap<MappingsKey, StageCandidates>>,
+    masks: Mutex<MaskFloors>,
+}
+
+impl BaseCache {
+    /// Does something with what is known of the floors of masks.
+    pub(crate) fn with_masks<T>(&self, work: impl FnOnce(&mut MaskFloors) -> T) -> T {
+        // A thread that panicked holding the lock left what it had finished.
+        work(&mut self.masks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What fixes the mappings of a stage.

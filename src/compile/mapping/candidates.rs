@@ -9,8 +9,9 @@ use crate::program::LoopOrder;
 use super::allocate::useful_splits;
 use super::base::{Base, SumsBase};
 use super::bases::CandidateRequest;
-use super::front::{CandidateIndex, Front, Offers, Source, StageCandidates};
+use super::front::{CandidateIndex, Cycles, Front, Offers, Source, StageCandidates};
 use super::heads::heads_mappings;
+use super::link_load::LinkLoad;
 use super::simd::simd_mappings;
 use super::stage_context::StageContext;
 
@@ -23,7 +24,7 @@ thread_local! {
 struct SplitOnly<'a>(&'a mut Front);
 
 impl Offers for SplitOnly<'_> {
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: CandidateIndex) {
+    fn offer(&mut self, pcus: u64, cycles: Cycles, pk: u64, place: CandidateIndex) {
         if pk > 1 {
             self.0.offer(pcus, cycles, pk, place);
         }
@@ -65,6 +66,7 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: CandidateRequest, offer: &mut im
     let (full_row_tiles, last_rows) = at.row_tiles();
     let in_step = nest.order == LoopOrder::ColumnTileOuter;
     let most = chip.pcus_per_operator();
+    let load = LinkLoad::new(at);
     for rows_on_lanes in [false, true].into_iter().filter(|&way| wanted.turned.is_none_or(|turned| turned == way)) {
         let Some(shape) = bases.tables.shape(stage, rows_on_lanes) else { continue };
         // With the PCUs of a row slice, and its cycles.
@@ -78,7 +80,7 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: CandidateRequest, offer: &mut im
             let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
             let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
             let passes = passes.saturating_mul(duty_factor);
-            for &(columns, each, pk, of, sampled) in &of_shape {
+            for &(columns, each, pk, at_base, sampled) in &of_shape {
                 let pcus = pm * columns;
                 if pcus > most {
                     continue;
@@ -91,6 +93,9 @@ fn gemm_mappings(at: &StageContext<'_>, wanted: CandidateRequest, offer: &mut im
                     None => each,
                 };
                 let cycles = each.saturating_mul(passes);
+                let of = &bases.of(stage)[at_base as usize];
+                let paced = load.paced_cycles(&of.mapping(pm), &of.footprint, cycles);
+                let (cycles, of) = (Cycles { worked: cycles, paced }, at_base);
                 offer.offer(pcus, cycles, pk, CandidateIndex { row_slices: pm as u32, of });
             }
         }
@@ -128,7 +133,7 @@ fn reducer_mappings(at: &StageContext<'_>, turned: Option<bool>, offer: &mut imp
         let Some(tile) = tile[usize::from(base.mapping.rows_on_lanes)] else { continue };
         let cycles = tile.saturating_mul(base.tiles).saturating_mul(duty_factor);
         let row_slices = base.mapping.pm as u32;
-        offer.offer(base.mapping.pm * base.mapping.pn, cycles, 1, CandidateIndex { row_slices, of });
+        offer.offer(base.mapping.pm * base.mapping.pn, Cycles::worked(cycles), 1, CandidateIndex { row_slices, of });
     }
     Source::Sums(list)
 }

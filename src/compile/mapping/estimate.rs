@@ -9,6 +9,7 @@ use crate::program::{
 use crate::workload::TensorId;
 
 use super::front::Candidate;
+use super::link_load::{Distances, operand_flit_hops, routable_flit_hops};
 use super::pipeline::Pipeline;
 use super::roles::StageRoles;
 use super::streams::streams;
@@ -27,7 +28,7 @@ pub(crate) struct Estimate {
     /// Cycles of computing, as far as memory lets it, and of moving, as far as computing does.
     parts: (u64, u64),
     /// Firings of the nest.
-    firings: u64,
+    pub firings: u64,
     /// Off-chip bytes read.
     pub read_bytes: u64,
     /// Off-chip bytes written.
@@ -61,7 +62,14 @@ impl Estimate {
         self.busy_cycles.max((running as f64 * PARAMS.estimate.links_busy) as u64)
     }
 
-    /// The same with only `slots` to hide the latency of memory in. A slot is asked for, comes, is worked on, and is free
+    /// What it would take if computing took twice as long: of mappings that wait for memory as long, the one with more to spare is
+    /// less.
+    pub(crate) fn with_slow_computing(&self) -> u64 {
+        let (compute, off_chip) = self.parts;
+        compute.saturating_mul(2).max(off_chip)
+    }
+
+    /// The estimate with only `slots` to hide the latency of memory in. A slot is asked for, comes, is worked on, and is free
     /// again; the slots take turns.
     pub(crate) fn with_slots(mut self, latency_cycles: u64, slots: u64) -> Self {
         let (compute, off_chip) = self.parts;
@@ -74,37 +82,6 @@ impl Estimate {
         self.score = self.score.saturating_add(more);
         self
     }
-
-    /// What plans are compared by under an emphasis.
-    pub(crate) fn under(&self, emphasis: Emphasis) -> u64 {
-        let (compute, off_chip) = self.parts;
-        match emphasis {
-            Emphasis::AsEstimated => self.score,
-            Emphasis::DearCompute => compute.saturating_mul(2).max(off_chip),
-            Emphasis::DearOffChip => compute.max(off_chip.saturating_mul(2)),
-            Emphasis::DearFirings => {
-                self.score.saturating_add(self.firings.saturating_mul(PARAMS.estimate.dear_firing_cycles))
-            }
-        }
-    }
-}
-
-/// What of an estimate may be too low: the best plan under each is a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Emphasis {
-    /// Nothing.
-    AsEstimated,
-    /// Computing takes twice as long.
-    DearCompute,
-    /// Moving bytes off chip takes twice as long.
-    DearOffChip,
-    /// Every firing takes [`PARAMS`]' `dear_firing_cycles` longer.
-    DearFirings,
-}
-
-impl Emphasis {
-    /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::AsEstimated, Self::DearCompute, Self::DearOffChip, Self::DearFirings];
 }
 
 /// Cycles to hand a row tile from stage to stage: skew and drain of an array, and a walk across part of the grid.
@@ -121,8 +98,7 @@ fn walk_cycles(chip: &Chip) -> u64 {
 
 /// How much slower the most crowded GEMM stage runs because its operand streams fill the links around it.
 ///
-/// An operand piece lies farther from its PCUs the more PMUs it needs and the fuller they are; a multicast takes about
-/// two links a sink (PCUs and PMUs alternate).
+/// An operand piece lies farther from its PCUs the more PMUs it needs and the fuller they are.
 fn crowding(
     chip: &Chip,
     graph: &SectionGraph<'_>,
@@ -132,8 +108,6 @@ fn crowding(
 ) -> f64 {
     let banks = |b: &BufferSpec| b.total_banks(chip);
     let filled = buffers.iter().map(banks).sum::<u64>() as f64 / (chip.pmus() * chip.pmu.banks) as f64;
-    let sites_per_pcu = chip.grid.units.len() as f64 / chip.pcus() as f64;
-    let links_per_pcu = sites_per_pcu * 4.0 * chip.network.links_per_direction as f64;
     let stage_crowding = |(s, candidate): (StageId, &Candidate)| {
         let Mapping::Gemm(m) = &candidate.mapping else { return 1.0 };
         let distance = |weights: bool| {
@@ -150,17 +124,8 @@ fn crowding(
                 .sum::<f64>();
             ((0.5 + pmus.sqrt()) / (1.0 - filled).max(0.1)).min(f64::from(chip.grid.columns) / 4.0)
         };
-        let groups = (m.k_slice_groups() * m.pk) as f64;
-        let activations = groups
-            * m.pm as f64
-            * candidate.footprint.activation_rate
-            * (2.0 * m.multicast_width as f64 + m.streams as f64 * distance(false));
-        let weights = (m.pn * m.pk) as f64 * candidate.footprint.weight_rate * (2.0 * m.pm as f64 + distance(true));
-        // To a PMU and on to the next slice.
-        let relayed = (m.pm * m.pn * (m.pk - 1)) as f64
-            * candidate.footprint.partial_sum_rate
-            * PARAMS.estimate.partial_sum_links;
-        let links = (m.pm * m.pn * m.pk) as f64 * links_per_pcu;
+        let from = Distances { activations: distance(false), weights: distance(true) };
+        let operands = operand_flit_hops(m, &candidate.footprint, from);
         let rewritten =
             |b: &&BufferSpec| matches!(b.role, BufferRole::Operand { stage, .. } if stage == s) && b.copies > 1;
         let copies: f64 = buffers
@@ -171,7 +136,7 @@ fn crowding(
                 flits as f64 * (2.0 * b.copies as f64 + distance(false)) / candidate.cycles.max(1) as f64
             })
             .sum();
-        ((activations + weights + relayed + copies) / links / PARAMS.estimate.routable).max(1.0)
+        ((operands + copies) / routable_flit_hops(chip, m.pm * m.pn * m.pk)).max(1.0)
     };
     picked.iter_enumerated().map(stage_crowding).fold(1.0, f64::max)
 }

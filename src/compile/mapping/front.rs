@@ -78,10 +78,26 @@ pub(crate) struct CandidateIndex {
     pub of: u32,
 }
 
+/// Cycles of the section that a mapping of a stage needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cycles {
+    /// As far as its busiest PCU goes.
+    pub worked: u64,
+    /// As far as links let it ([`super::link_load`]): what allocations are balanced by.
+    pub paced: u64,
+}
+
+impl Cycles {
+    /// Of a mapping that links do not slow down.
+    pub(crate) fn worked(cycles: u64) -> Self {
+        Self { worked: cycles, paced: cycles }
+    }
+}
+
 /// What a mapping takes.
 #[derive(Debug, Clone, Copy)]
 struct Offered {
-    cycles: u64,
+    cycles: Cycles,
     pcus: u32,
     place: CandidateIndex,
 }
@@ -97,12 +113,12 @@ pub(crate) struct StageCandidates {
 impl StageCandidates {
     /// The place of the cheapest that needs at most `cycles`.
     pub(crate) fn cheapest(&self, cycles: u64) -> usize {
-        self.list.partition_point(|offered| offered.cycles > cycles)
+        self.list.partition_point(|offered| offered.cycles.paced > cycles)
     }
 
     /// The same among those at `places`; the end of them if none does.
     pub(crate) fn cheapest_of(&self, places: Range<usize>, cycles: u64) -> usize {
-        places.start + self.list[places].partition_point(|offered| offered.cycles > cycles)
+        places.start + self.list[places].partition_point(|offered| offered.cycles.paced > cycles)
     }
 
     /// The fastest candidate on at most `pcus`.
@@ -124,7 +140,13 @@ impl StageCandidates {
     pub(crate) fn get(&self, at: usize) -> Option<Candidate> {
         let &Offered { cycles, pcus, place } = self.list.get(at)?;
         let (mapping, footprint) = self.source.get(place);
-        Some(Candidate { pcus: u64::from(pcus), cycles, duty_factor: self.duty_factor, mapping, footprint })
+        Some(Candidate {
+            pcus: u64::from(pcus),
+            cycles: cycles.worked,
+            duty_factor: self.duty_factor,
+            mapping,
+            footprint,
+        })
     }
 
     /// Candidates.
@@ -132,9 +154,9 @@ impl StageCandidates {
         self.list.len()
     }
 
-    /// Cycles that one needs.
+    /// Cycles that one needs, as far as links let it.
     pub(crate) fn cycles(&self, at: usize) -> u64 {
-        self.list[at].cycles
+        self.list[at].cycles.paced
     }
 
     /// PCUs that one takes.
@@ -146,7 +168,7 @@ impl StageCandidates {
 /// What takes the mappings of a stage as they are enumerated.
 pub(crate) trait Offers {
     /// Takes a mapping on `pcus` PCUs that needs `cycles`, with K in `pk` slices.
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: CandidateIndex);
+    fn offer(&mut self, pcus: u64, cycles: Cycles, pk: u64, place: CandidateIndex);
 }
 
 /// Every mapping.
@@ -154,7 +176,7 @@ pub(crate) trait Offers {
 pub(crate) struct All(Vec<Offered>);
 
 impl Offers for All {
-    fn offer(&mut self, pcus: u64, cycles: u64, _: u64, place: CandidateIndex) {
+    fn offer(&mut self, pcus: u64, cycles: Cycles, _: u64, place: CandidateIndex) {
         self.0.push(Offered { cycles, pcus: pcus as u32, place });
     }
 }
@@ -178,12 +200,12 @@ pub(crate) struct Front {
 impl Offers for Front {
     /// Keeps a candidate if it is faster than others of as many PCUs.
     #[inline]
-    fn offer(&mut self, pcus: u64, cycles: u64, pk: u64, place: CandidateIndex) {
+    fn offer(&mut self, pcus: u64, cycles: Cycles, pk: u64, place: CandidateIndex) {
         let at = pcus as usize;
         if at >= self.fastest.len() {
             self.fastest.resize(at + 1, (u64::MAX, None));
         }
-        let weighed = weighed_cycles(cycles, pk);
+        let weighed = weighed_cycles(cycles.paced, pk);
         if weighed < self.fastest[at].0 {
             self.fastest[at] = (weighed, Some(Offered { cycles, pcus: pcus as u32, place }));
         }
@@ -196,9 +218,9 @@ impl Front {
     pub(crate) fn finish(&mut self, source: Source, duty_factor: u64) -> StageCandidates {
         let (mut least_weighed, mut least) = (u64::MAX, u64::MAX);
         for (weighed, offered) in self.fastest.drain(..) {
-            let faster = offered.filter(|offered| weighed < least_weighed && offered.cycles < least);
+            let faster = offered.filter(|offered| weighed < least_weighed && offered.cycles.paced < least);
             if let Some(offered) = faster {
-                (least_weighed, least) = (weighed, offered.cycles);
+                (least_weighed, least) = (weighed, offered.cycles.paced);
                 self.kept.push(offered);
             }
         }

@@ -7,7 +7,7 @@ use crate::cost::{heads_footprint, heads_work};
 use crate::program::{GemmMapping, HeadsTile, Mapping, Reduction, Style};
 
 use super::allocate::useful_splits;
-use super::front::{CandidateIndex, Offers, Source};
+use super::front::{CandidateIndex, Cycles, Offers, Source};
 use super::stage_context::StageContext;
 
 /// Offers the mappings of a stage with heads; `tiles` are its products in each column tile, the widest first.
@@ -47,7 +47,7 @@ pub(super) fn heads_mappings(at: &StageContext<'_>, tiles: &[HeadsTile], offer: 
                     let last_passes = if last_rows == 0 { 0 } else { shape.passes(last_rows, pm) };
                     let passes = full_row_tiles * shape.passes(nest.tile_rows, pm) + last_passes;
                     let (pcus, cycles) = (pm * pn, of_pass.saturating_mul(passes).saturating_mul(duty_factor));
-                    offer.offer(pcus, cycles, 1, CandidateIndex { row_slices: pm as u32, of });
+                    offer.offer(pcus, Cycles::worked(cycles), 1, CandidateIndex { row_slices: pm as u32, of });
                 }
             }
         }

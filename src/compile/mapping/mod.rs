@@ -9,6 +9,7 @@ pub(super) mod candidates;
 pub(super) mod estimate;
 pub(super) mod front;
 pub(super) mod heads;
+mod link_load;
 pub(super) mod pipeline;
 pub(super) mod plan;
 pub(super) mod residency;

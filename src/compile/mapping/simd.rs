@@ -4,7 +4,7 @@ use crate::cost::{StageFootprint, chain};
 use crate::program::{LoopLevel, Mapping, SimdMapping};
 
 use super::allocate::useful_splits;
-use super::front::{CandidateIndex, Offers, Source};
+use super::front::{CandidateIndex, Cycles, Offers, Source};
 use super::stage_context::StageContext;
 
 /// Offers the mappings of a SIMD stage: rows and columns (or heads) over pipelines of as many PCUs as its function needs.
@@ -41,7 +41,7 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) -> S
             let per_column_tile = width.div_ceil(pn).div_ceil(lanes) * passes;
             let rows = nest.row_tiles().saturating_mul(nest.tile_rows.div_ceil(pm) + carried_rows);
             let (pcus, cycles) = (pm * pn * chain, rows.saturating_mul(per_column_tile * column_tiles * duty_factor));
-            offer.offer(pcus, cycles, 1, CandidateIndex { row_slices: pm as u32, of });
+            offer.offer(pcus, Cycles::worked(cycles), 1, CandidateIndex { row_slices: pm as u32, of });
         }
     }
     let mapping = |&pn: &u64| Mapping::Simd(SimdMapping { pm: 1, pn, chain, passes });

@@ -32,8 +32,7 @@ pub(in crate::compile) fn most_saved_cycles(
     if prefetched.prefetched.is_empty() {
         return 0;
     }
-    match measure(unmoved, workload, fabric, &prefetched, (u64::MAX, PARAMS.evaluation.work_of_a_section), context.stop)
-    {
+    match measure(unmoved, workload, fabric, &prefetched, (u64::MAX, PARAMS.evaluation.normal.work), context.stop) {
         Measurement::Takes(_, with) => run.cycles.saturating_sub(with.cycles),
         _ => 0,
     }
@@ -131,7 +130,7 @@ fn find(
     }
     let launch = chip.launch_cycles();
     let most = ((cycles + launch) as f64 * (1.0 - PARAMS.prefetch.worth)) as u64;
-    match measure(unmoved, workload, fabric, &section, (most, PARAMS.evaluation.work_of_a_section), context.stop) {
+    match measure(unmoved, workload, fabric, &section, (most, PARAMS.evaluation.normal.work), context.stop) {
         Measurement::Takes(cycles, run) if cycles <= most => Some(PrefetchedSection { section, run, loads }),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Sections planned only if they may be chosen: what a low-effort search makes of short graphs.
+//! Sections planned only if they may be chosen: in short graphs, where all runs of operators are candidates.
 
 use super::context::SearchContext;
 use super::partition::{Bounds, PartitionRequest, Partitioner, Unplannable, least_score};

@@ -31,10 +31,10 @@ pub(crate) fn compact(
     let choices = plan(&search, context.effort).ok()?;
     let mut planned = Planned::new(graph.clone(), choices, true);
     let request = planned.prepare(&on_half, EvaluationLevel::Full, 0);
-    planned.route(&on_half, request, &Among { classes: 1, equivalents: Vec::new() });
+    planned.route(&on_half, request, &Among { equivalents: Vec::new() });
     let routed = planned.routed()?;
     let section = Section::clone(&routed.section);
-    match context.measure(&section, u64::MAX, crate::compile::params::PARAMS.evaluation.work_of_a_section) {
+    match context.measure(&section, u64::MAX, crate::compile::params::PARAMS.evaluation.normal.work) {
         Measurement::Takes(_, run) => Some((routed.plan.clone(), section, run)),
         _ => None,
     }

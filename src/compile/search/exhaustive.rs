@@ -164,7 +164,7 @@ impl Every<'_> {
             };
             self.found.measured += 1;
             if let Measurement::Takes(cycles, _) =
-                self.context.measure(&section, self.best, PARAMS.evaluation.work_of_a_section)
+                self.context.measure(&section, self.best, PARAMS.evaluation.normal.work)
             {
                 self.best = self.best.min(cycles);
             }

@@ -11,7 +11,7 @@ use crate::cost::StageFootprint;
 use crate::index::IndexVec;
 use crate::program::{BufferSpec, LoopOrder, Mapping, Nest, StageId};
 
-use super::nests::residencies_of;
+use super::breakpoints::residencies_of;
 use super::space::SectionSearch;
 
 impl SectionSearch<'_> {

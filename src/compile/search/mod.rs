@@ -1,7 +1,7 @@
 //! Search: which operators share a section, and how each section is mapped.
 
 pub(super) mod branch_and_bound;
-mod budget;
+mod breakpoints;
 pub(super) mod canonical;
 pub(super) mod chosen;
 pub(super) mod compact;
@@ -12,13 +12,11 @@ pub(super) mod exhaustive;
 mod fits;
 mod joined;
 mod links;
-pub(super) mod low_effort;
 pub(super) mod neighbours;
-pub(super) mod nests;
-mod order;
 pub(super) mod partition;
 pub(super) mod plan;
 mod planned;
 pub(super) mod runs;
 mod sequence;
 pub(super) mod space;
+mod walk;

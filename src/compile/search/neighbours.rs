@@ -3,7 +3,7 @@
 use crate::compile::params::PARAMS;
 use crate::program::{LoopOrder, TiledAxis};
 
-use super::nests::cuts;
+use super::breakpoints::column_tile_widths;
 use super::space::{Allotment, Choice, Incumbent, KAxis, SectionSearch, TilingChoice};
 
 /// Choices next to `choice`, the best by estimate first: the next row tile sizes and column tile widths both ways, other loop orders
@@ -36,10 +36,11 @@ pub(crate) fn neighbours(search: &SectionSearch<'_>, choice: &Choice) -> Vec<Cho
         } else if !wanted.contains(&here) {
             wanted.push(here);
         }
-        let mut found = Incumbent::default();
-        for k in [KAxis::Whole, KAxis::Split] {
-            for &tile_rows in &wanted {
-                for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
+        let mut least = Incumbent::default();
+        for &tile_rows in &wanted {
+            for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
+                let mut found = Incumbent { slowest_cycles: u64::MAX, ..least };
+                for k in [KAxis::Whole, KAxis::Split] {
                     search.choices(&bases, TilingChoice { tile_rows, order, k }, &allotments, &mut found, |near| {
                         let near = Choice { covers: choice.covers, ..near };
                         if !list.contains(&near) {
@@ -47,6 +48,7 @@ pub(crate) fn neighbours(search: &SectionSearch<'_>, choice: &Choice) -> Vec<Cho
                         }
                     });
                 }
+                least = least.least(&found);
             }
         }
     }
@@ -70,22 +72,22 @@ pub(crate) fn neighbours(search: &SectionSearch<'_>, choice: &Choice) -> Vec<Cho
 
 /// The cut of a choice, the next of the same axis both ways, and none; and whether row tile sizes are tried with it.
 fn cuts_next_to(search: &SectionSearch<'_>, choice: &Choice) -> Vec<(Option<TiledAxis>, bool)> {
-    let here = choice.nest.tiled_axis;
-    let mut list = vec![(here, true)];
-    let all = cuts(search.chip, search.graph);
-    let Some(cut) = here else {
+    let graph = search.graph;
+    let of_width =
+        |axis: usize| move |tile: u64| (Some(TiledAxis { axis, extent: graph.axes[axis].extent, tile }), false);
+    let mut list = vec![(choice.nest.tiled_axis, true)];
+    let Some(cut) = choice.nest.tiled_axis else {
         // From no cut to the widest of each axis.
-        for axis in 0..search.graph.axes.len() {
-            list.extend(all.iter().filter(|c| c.axis == axis).take(2).map(|&c| (Some(c), false)));
+        for axis in (0..graph.axes.len()).filter(|&axis| graph.may_cut(axis)) {
+            list.extend(column_tile_widths(search.chip, graph, axis).into_iter().take(2).map(of_width(axis)));
         }
         return list;
     };
-    let of_axis: Vec<TiledAxis> = all.iter().copied().filter(|c| c.axis == cut.axis).collect();
     // Widths fall.
-    let at = of_axis.partition_point(|c| c.tile > cut.tile);
-    list.extend(at.checked_sub(1).and_then(|before| of_axis.get(before)).map(|&c| (Some(c), false)));
-    let next = if of_axis.get(at) == Some(&cut) { at + 1 } else { at };
-    list.extend(of_axis.get(next).map(|&c| (Some(c), false)));
+    let widths = column_tile_widths(search.chip, graph, cut.axis);
+    let wider = widths.iter().rfind(|&&width| width > cut.tile);
+    let narrower = widths.iter().find(|&&width| width < cut.tile);
+    list.extend([wider, narrower].into_iter().flatten().copied().map(of_width(cut.axis)));
     list.push((None, false));
     list
 }

@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::arch::Chip;
+use crate::bound::section::SectionFloor;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
 use crate::cost::least_cycles;
@@ -15,7 +16,7 @@ use super::chosen::Chosen;
 use super::context::{Effort, SearchContext};
 use super::evaluate::{Evaluated, EvaluationLevel, optimistic};
 use super::links::Sequences;
-use super::plan::{NoPlan, plan, plan_once};
+use super::plan::{NoPlan, outline, plan};
 use super::planned::{Among, Planned, Request};
 use super::runs::{Run, Runs};
 use super::space::{Choice, SectionSearch};
@@ -67,11 +68,16 @@ fn saved_by_looping(chip: &Chip, workload: &Workload, operators: &[OperatorId]) 
     chip.launch_cycles().saturating_mul(workload.operators[operators[0]].repeat - 1)
 }
 
-/// A score that no plan of some operators as a section beats, of which `saved` cycles are saved by a loop.
+/// A score that no plan of some operators as a section beats, of which `saved` cycles are saved by a loop: by the floor of its
+/// nests, with weights on chip where a section before may have loaded them.
 pub(super) fn least_score(context: &SearchContext<'_>, operators: &[OperatorId], saved: u64) -> u64 {
-    let cycles = least_cycles(context.chip, context.workload, context.tiers, operators);
-    let of_all = (cycles as u64).saturating_mul(context.workload.operators[operators[0]].repeat);
-    of_all.saturating_sub(saved)
+    let &SearchContext { chip, workload, tiers, bases, prefetches, .. } = context;
+    let floors = bases.with_masks(|masks| SectionFloor::new(chip, workload, tiers, masks, operators));
+    let least = floors.and_then(|floors| floors.least());
+    let of_nests =
+        least.map_or(0, |floor| if prefetches { floor.prefetched } else { floor.alone } + chip.launch_cycles());
+    let cycles = of_nests.max(if prefetches { 0 } else { least_cycles(chip, workload, tiers, operators) as u64 });
+    cycles.saturating_mul(workload.operators[operators[0]].repeat).saturating_sub(saved)
 }
 
 /// What is asked of a search.
@@ -106,8 +112,8 @@ pub(super) struct Bounds {
 }
 
 impl<'a> Partitioner<'a> {
-    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_listed` and whole blocks. At low effort, of
-    /// short graphs, only those that may be chosen.
+    /// Plans single operators and, with `fused`, the runs of [`Runs`]: up to `PARAMS.partition.most_listed` and whole blocks; of short
+    /// graphs only those that may be chosen.
     pub(crate) fn new(
         context: &SearchContext<'_>,
         workload: &'a Workload,
@@ -136,7 +142,10 @@ impl<'a> Partitioner<'a> {
         if !requested.singles && !fused {
             return Ok(partitioner);
         }
-        if fused && context.effort == Effort::Low && n <= PARAMS.partition.most_listed {
+        let is_small = context.measures
+            && context.effort >= Effort::Full
+            && context.chip.pcus() * partitioner.planned.len() as u64 <= PARAMS.partition.all_measured_pcus;
+        if fused && !is_small && n <= PARAMS.partition.most_listed {
             partitioner.plan_lazily(context, requested)?;
             return Ok(partitioner);
         }
@@ -187,16 +196,13 @@ impl<'a> Partitioner<'a> {
             let graph = SectionGraph::new(workload, operators, operators.len() > 1).ok_or(None)?;
             let chip = context.chip.in_section(graph.largest_off_chip_bytes());
             let search = SectionSearch { chip: &chip, graph: &graph, tiers: context.tiers, cache: context.bases };
-            // Planning of joined runs takes longest, and measured steps from a plan of low effort find most of what it would.
+            // Of many sections few are chosen: those are planned again at the effort that is asked for. Joined runs take longest,
+            // and measured steps from an outline find most of what a plan would.
             let is_joined = graph.stages.len() > PARAMS.partition.most_listed && !self.runs[run].is_block;
-            if is_joined {
-                let choices = plan_once(&search, Effort::Low).map_err(Some)?;
-                return Ok(Planned::new(graph, choices, true));
-            }
-            // Of many sections few are chosen: those are planned again at the effort that is asked for.
             let is_refined = operators.len() == 1 || !has_many;
-            let effort = if is_refined { context.effort } else { Effort::Low };
-            let choices = plan(&search, effort).map_err(Some)?;
+            let choices = if is_refined && !is_joined { plan(&search, context.effort) } else { outline(&search) };
+            let choices = choices.map_err(Some)?;
+            let is_refined = is_refined || is_joined;
             Ok(Planned::new(graph, choices, is_refined))
         };
         let planned: Vec<Result<Planned<'a>, Option<NoPlan>>> = runs.par_iter().map(plan_run).collect();
@@ -294,7 +300,14 @@ impl<'a> Partitioner<'a> {
     /// The same of a run without those; if it is not planned yet, what no plan of it beats.
     pub(super) fn score_alone(&self, run: usize) -> Option<u64> {
         if let Some(planned) = self.of(run) {
-            return Some(planned.score().saturating_sub(self.saved_by_looping[run]));
+            let score = planned.score().saturating_sub(self.saved_by_looping[run]);
+            return Some(match &self.bounds {
+                // What an estimate may leave of itself, but no less than the floor.
+                Some(bounds) if planned.evaluated.is_none() => {
+                    bounds.least[run].max((score as f64 * PARAMS.partition.optimistic_estimate) as u64)
+                }
+                _ => score,
+            });
         }
         let bounds = self.bounds.as_ref()?;
         (!bounds.refused[self.runs[run].class]).then(|| bounds.least[run])
@@ -328,7 +341,7 @@ impl<'a> Partitioner<'a> {
             let choices = choices.map_err(|reason| (index, Unpinnable::NoPlan(reason)))?;
             let mut planned = Planned::new(graph, choices, true);
             let request = planned.prepare(context, EvaluationLevel::Full, 0);
-            planned.route(context, request, &Among { classes: firsts.len(), equivalents: Vec::new() });
+            planned.route(context, request, &Among { equivalents: Vec::new() });
             if planned.routed().is_none() {
                 return Err((index, Unpinnable::Unplaced(planned.unplaced())));
             }
@@ -474,7 +487,7 @@ impl<'a> Partitioner<'a> {
         let is_part = |run: &usize| self.of(*run).is_some();
         let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
         let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
-        let (classes, cycles) = (requested.iter().flatten().count(), self.cycles(&parts));
+        let cycles = self.cycles(&parts);
         let of_kinds = self.planned.par_iter_mut().zip(requested);
         let prepare = |(planned, level): (&mut Option<Planned<'_>>, Option<EvaluationLevel>)| {
             Some(planned.as_mut()?.prepare(context, level?, cycles))
@@ -483,7 +496,7 @@ impl<'a> Partitioner<'a> {
         let waits = self.isomorphic(&requests);
         for turn in [false, true] {
             let equivalents = self.planned.iter().flatten().filter_map(Planned::equivalent).collect();
-            let among = Among { classes, equivalents };
+            let among = Among { equivalents };
             let of_turn = self.planned.par_iter_mut().zip(&requests).zip(&waits).filter(|(_, waits)| **waits == turn);
             let of_turn = of_turn.filter_map(|((planned, request), _)| Some((planned.as_mut()?, (*request)?)));
             of_turn.for_each(|(planned, request)| planned.route(context, request, &among));

@@ -28,8 +28,6 @@ pub(super) struct Planned<'a> {
 
 /// What sections are evaluated among.
 pub(super) struct Among {
-    /// Kinds of sections that are evaluated.
-    pub(super) classes: usize,
     /// What other sections that were evaluated had to choose from, and the best of it.
     pub(super) equivalents: Vec<(Arc<[Choice]>, Isomorphic)>,
 }
@@ -41,6 +39,8 @@ pub(super) struct Request {
     level: EvaluationLevel,
     /// How far it is evaluated; `None` if that has been done already, or is not worth it.
     evaluate: Option<EvaluationLevel>,
+    /// Its part of the time of the best partition so far.
+    part: f64,
 }
 
 impl Request {
@@ -72,7 +72,7 @@ impl<'a> Planned<'a> {
         }
         let is_worth = part >= PARAMS.partition.worth_full_evaluation;
         let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.level < level && is_worth);
-        Request { level, evaluate: is_due.then_some(if is_worth { level } else { EvaluationLevel::Low }) }
+        Request { level, part, evaluate: is_due.then_some(if is_worth { level } else { EvaluationLevel::Low }) }
     }
 
     /// Places, routes and measures its choices as far as is asked, and keeps the fastest.
@@ -85,17 +85,16 @@ impl<'a> Planned<'a> {
                 .find(|(choices, _)| *choices == self.choices)
                 .map(|(_, isomorphic)| isomorphic);
             self.evaluated =
-                Some(evaluate_choices(context, &self.graph, &self.choices, (before, isomorphic), level, among.classes));
+                Some(evaluate_choices(context, &self.graph, &self.choices, (before, isomorphic), level, request.part));
         }
         if let Some(evaluated) = &mut self.evaluated {
             evaluated.level = evaluated.level.max(request.level);
         }
     }
 
-    /// Whether it differs from `other`, which is evaluated in full, in functions alone that cost nothing, and neither has been
-    /// evaluated before.
+    /// Whether it differs from `other` in functions alone that cost nothing, and is not evaluated in full.
     pub(super) fn is_isomorphic_to(&self, other: &Self) -> bool {
-        self.evaluated.is_none() && other.evaluated.is_none() && self.choices == other.choices
+        !self.is_evaluated_in_full() && self.choices == other.choices
     }
 
     /// Its choices and the best of them, if it was evaluated in full.

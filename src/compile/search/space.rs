@@ -7,7 +7,7 @@ use crate::compile::mapping::allocate::{MemoryCycles, allocate_and_fill, worth_a
 use crate::compile::mapping::bases::{BaseCache, CandidateRequest, StageBases};
 use crate::compile::mapping::buffers::buffers;
 use crate::compile::mapping::candidates::stage_candidates;
-use crate::compile::mapping::estimate::{Emphasis, Estimate, estimate};
+use crate::compile::mapping::estimate::{Estimate, estimate};
 use crate::compile::mapping::front::{Candidate, StageCandidates};
 use crate::compile::mapping::pipeline::Pipeline;
 use crate::compile::mapping::plan::{SectionPlan, deepen};
@@ -20,7 +20,7 @@ use crate::cost::{StageFootprint, least_memory_cycles, least_memory_cycles_of};
 use crate::index::IndexVec;
 use crate::program::{BufferId, BufferSpec, LoopOrder, Mapping, Nest, SectionGraph, StageId, StageSpec, TiledAxis};
 
-use super::nests::{residencies_of, row_tile_sizes};
+use super::breakpoints::{residencies_of, row_tile_sizes};
 
 /// A point of the search: what fixes a section, before it is worked out in full.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,10 +50,16 @@ impl Choice {
         (self.nest.order, self.residency, private, split, self.eager)
     }
 
-    /// Its class but for the room that hides latency.
-    pub(crate) fn kind(&self) -> (LoopOrder, (bool, bool, bool), bool, bool, bool) {
-        let (order, Residency { inputs, weights, recompute, .. }, private, split, eager) = self.class();
-        (order, (inputs, weights, recompute), private, split, eager)
+    /// Whether its stages are mapped as those of another.
+    pub(crate) fn has_array_of(&self, other: &Self) -> bool {
+        let mappings = |choice: &Self| choice.picked.iter().map(|candidate| candidate.mapping).collect::<Vec<_>>();
+        mappings(self) == mappings(other)
+    }
+
+    /// Firings of all lockstep groups: what measuring it takes grows with them.
+    pub(crate) fn firings(&self) -> u64 {
+        let groups: u64 = self.picked.iter().map(|candidate| candidate.mapping.groups()).sum();
+        self.estimate.firings.saturating_mul(groups)
     }
 
     /// Works it out in full: exact work tables, and buffers from them.
@@ -67,28 +73,20 @@ impl Choice {
     }
 }
 
-/// The best choices of each class, under every emphasis.
-#[derive(Debug)]
+/// The best choices of each class: by estimate, and if computing took twice as long.
+#[derive(Debug, Default)]
 pub(super) struct BestChoices {
-    pub best: BTreeMap<Class, [Option<Choice>; Emphasis::ALL.len()]>,
-    /// The fewest banks that any needs, whether it fits or not.
-    pub(super) least_banks: u64,
-}
-
-impl Default for BestChoices {
-    fn default() -> Self {
-        Self { best: BTreeMap::new(), least_banks: u64::MAX }
-    }
+    pub best: BTreeMap<Class, [Choice; 2]>,
 }
 
 impl BestChoices {
     pub(super) fn offer(&mut self, choice: &Choice) {
-        let kept = self.best.entry(choice.class()).or_default();
-        for (emphasis, slot) in Emphasis::ALL.into_iter().zip(kept) {
-            let score = |choice: &Choice| choice.estimate.under(emphasis);
-            if slot.as_ref().is_none_or(|best| score(choice) < score(best)) {
-                *slot = Some(choice.clone());
-            }
+        let [fastest, ample] = self.best.entry(choice.class()).or_insert_with(|| [choice.clone(), choice.clone()]);
+        if choice.estimate.score < fastest.estimate.score {
+            *fastest = choice.clone();
+        }
+        if choice.estimate.with_slow_computing() < ample.estimate.with_slow_computing() {
+            *ample = choice.clone();
         }
     }
 }
@@ -136,10 +134,10 @@ pub(crate) struct TilingChoice {
 pub(crate) struct Incumbent {
     /// The fewest banks that any needs, whether it fits or not; `u64::MAX` without any.
     pub least_banks: u64,
-    /// The least cycles of the slowest stage.
-    slowest_cycles: u64,
+    /// The least cycles of the slowest stage of the nest with K whole: what a split of K has to beat.
+    pub slowest_cycles: u64,
     /// The least score.
-    least_score: u64,
+    pub least_score: u64,
 }
 
 impl Default for Incumbent {
@@ -184,7 +182,7 @@ impl SectionSearch<'_> {
     }
 
     /// Every choice for a nest's cut, row tile size and order that fits. With K split over PCUs, those whose slowest stage is
-    /// so much faster than any `found` so far that their partial sums are worth it. False if no mapping of the nest fits, nor of
+    /// so much faster than any of the nest with K whole that their partial sums are worth it. False if no mapping of the nest fits, nor of
     /// one that differs in longer row tiles.
     pub(crate) fn choices(
         &self,
@@ -234,11 +232,9 @@ impl SectionSearch<'_> {
                 let stages = turned.as_ref().unwrap_or(&stages);
                 let mut pcus = (chip.pcus() * allotment.sixteenths).div_ceil(16);
                 let floor_cycles = if allotment.eager { 0 } else { floor_cycles };
-                // Too slow by its work alone to be measured beside the best, and no faster than what a split has to beat.
+                // Too slow by its work alone to be measured beside the best.
                 let longest = (found.least_score as f64 * PARAMS.nests.near_best) as u64;
-                if is_beyond(stages, pcus, |stage| stage.needed_of_work(longest))
-                    && (split || is_beyond(stages, pcus, |_| found.slowest_cycles.saturating_sub(1)))
-                {
+                if is_beyond(stages, pcus, |stage| stage.needed_of_work(longest)) {
                     continue;
                 }
                 while let Some(picked) = allocate_and_fill(stages, &pipeline, pcus, floor_cycles, memory) {
@@ -294,6 +290,14 @@ impl SectionSearch<'_> {
             return Some(nest);
         }
         (sequences == 1).then_some(Nest { block_tiles: 1, ..nest })
+    }
+
+    /// Whether any nest of a cut and order can be: no stage along the cut comes behind one that adds up over it, and the weights
+    /// lie on chip where row tiles are outermost.
+    pub(super) fn is_possible(&self, tiled_axis: Option<TiledAxis>, order: LoopOrder) -> bool {
+        self.nest(tiled_axis, 1, order).is_some_and(|nest| {
+            StageRoles::new(self.graph, &nest).is_one_pass() && (order != LoopOrder::RowTileOuter || self.weights_fit())
+        })
     }
 
     fn weights_fit(&self) -> bool {

@@ -67,8 +67,7 @@ fn scan() -> Case {
 
 #[test]
 fn a_state_that_is_carried_too_far_or_late_is_caught() {
-    let case = scan();
-    assert!(case.configuration.sections[0].schedule.tiling().row_tiles() > 1, "nothing is carried");
+    let case = drawn(scan(), |section| section.schedule.tiling().row_tiles() > 1);
     assert!(case.plain().passed, "{:?}", case.plain());
     let with = |change: &dyn Fn(&mut crate::workload::Operator)| {
         let mut mapped = case.workload.clone();
