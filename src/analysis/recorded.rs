@@ -2,7 +2,6 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::compile::Effort;
 use crate::input::{Fields, fields, text_of};
 use crate::report::{Document, InputsEntry};
 use crate::workload::Workload;
@@ -39,12 +38,7 @@ fn of_options(workload: &Workload, options: &Options, seed: u64) -> Fields {
     add("seed", seed.into());
     match &options.source {
         Source::Compiler(effort) => {
-            let effort = match effort {
-                Effort::Low => "quick",
-                Effort::Full => "normal",
-                Effort::Thorough => "thorough",
-            };
-            add("effort", effort.into());
+            add("effort", effort.name().into());
         }
         // By what it says, not by where it lies: results are the same on every machine.
         Source::File(path) => {

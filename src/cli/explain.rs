@@ -35,11 +35,24 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     if let Some(sections) = &from.sections {
         inputs = inputs.pinned(sections)?;
     }
-    let question = Question {
-        modes: args.mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode.into()]),
-        fidelity: shared.fidelity.into(),
-        uncertainty: args.uncertainty,
-    };
+    let modes = args.mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode.into()]);
+    if let Some(section) = &args.search {
+        let only = Some(section.as_str()).filter(|section| !section.is_empty());
+        let found = progress::watched("compiling", || explain::decisions(&inputs, &modes, only))?;
+        let (text, json) = (found.to_text(), found.to_json());
+        if let Some(directory) = &shared.out {
+            let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
+            report::write(directory, &[file("search.json", &json), file("search.txt", &text)])?;
+        }
+        return output::print_as(
+            shared.format,
+            match shared.format {
+                Format::Table => &text,
+                Format::Json => &json,
+            },
+        );
+    }
+    let question = Question { modes, fidelity: shared.fidelity.into(), uncertainty: args.uncertainty };
     let (answer, took) = timed(|| progress::counted("explaining", |tick| explain::explain(&inputs, &question, tick)));
     let answer = answer?;
     if shared.verbose {

@@ -51,6 +51,9 @@ pub(super) struct ExplainArgs {
     /// Also vary every assumed field of the chip file by a factor of 2
     #[arg(long)]
     pub(super) uncertainty: bool,
+    /// Tell instead why the search took its mappings: every decision, of all sections or of one (as in up+gelu)
+    #[arg(long, value_name = "SECTION", num_args = 0..=1, default_missing_value = "", conflicts_with = "uncertainty")]
+    pub(super) search: Option<String>,
     #[command(flatten)]
     pub(super) shared: SharedArgs,
 }

@@ -5,8 +5,9 @@
 //! 1. `program::tensor_tiers`: the memory tier of each tensor;
 //! 2. `search::runs`, `search::canonical`: runs of operators that may share a section, isomorphic ones once;
 //! 3. `search::plan` over `mapping`: the loop nests, tiles and unit allocations of each run, by estimate;
-//! 4. `physical`: places, routes and address generators of the best by estimate;
-//! 5. `search::evaluate`: the event engine measures them, and their neighbours;
+//! 4. `search::evaluate`: those of least estimate are run on an ideal network, and the fastest of them placed, routed
+//!    (`physical`) and measured by the event engine, with their neighbours;
+//! 5. `search::decisions`: why a mapping was taken, and why others lost;
 //! 6. `search::partition`: the cut of the graph into sections that takes least, by `search::sequence` with what prefetching gains of
 //!    sections in a row;
 //! 7. `prefetch`: weights that a section loads for the next one;
@@ -39,9 +40,12 @@ mod verified;
 pub use compiled::Compiled;
 pub use legal::legal;
 pub use mapping::bases::BaseCache;
-pub use passes::{compile, compile_measured, compile_until, compile_with, exhaust, simulate_measured, simulate_until};
+pub use passes::{
+    compile, compile_measured, compile_traced, compile_until, compile_with, exhaust, simulate_measured, simulate_until,
+};
 pub use recompile::recompiled;
 pub use retarget::{retargeted, retargeted_section};
 pub use search::context::Effort;
+pub use search::decisions::{Decisions, SectionDecisions};
 pub use search::exhaustive::Exhausted;
 pub use validate::{BufferDraft, Draft, StreamDraft, Validated};

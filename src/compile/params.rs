@@ -75,8 +75,10 @@ pub(super) struct EvaluationParams {
     /// Optimistic factor: a full-effort search is assumed to reach at best this share of the estimate, or of the low-
     /// effort measurement.
     pub optimistic_factor: f64,
-    /// Share of the time of a partition that a section may gain, by its floor, from which on it is given all the patience there is.
-    pub worth_all_patience: f64,
+    /// Share of the time of a partition that a section may gain, by its floor, for which it is given the patience of the effort.
+    pub worth_patience: f64,
+    /// Times over that a section that may gain more is given it, at most.
+    pub most_patience: f64,
     /// Cycles over the floor of a section up to which full effort is not taken to gain anything where partitions are compared.
     pub near_floor: f64,
     /// Share of the time by which a mapping must be faster to count as a gain.
@@ -98,6 +100,19 @@ pub(super) struct EvaluationParams {
     pub layout_steps_per_pcu: u64,
     /// Mappings that are placed and measured together.
     pub batch: usize,
+    /// Mappings that are run on an ideal network together.
+    pub ideal_batch: usize,
+    /// Work of measuring a mapping over that of its run on an ideal network, about: transfers over links take most of it (8 to 27
+    /// times on SN40L). One that takes more than all the work there is comes last.
+    pub work_over_ideal: u64,
+    /// Runs on an ideal network that are set up in the time in which one mapping is placed and routed.
+    pub setups_per_layout: u64,
+    /// Standard deviation of the Gaussian by which mappings are similar, in octaves of tile sizes and numbers of lockstep groups.
+    pub similar_octaves: f64,
+    /// Weight of the assumption that a mapping is not off, beside 1 of a mapping like it.
+    pub weight_of_no_change: f64,
+    /// Expected over best score from which on a mapping is not worth placing: an ideal network is off by less.
+    pub hopeless: f64,
     /// PCUs up to which allocations of fewer PCUs are tried in finer steps.
     pub handful_of_pcus: u64,
     /// Sixteenths of the PCUs that allocations next to a mapping are tried with.
@@ -122,6 +137,8 @@ pub(super) struct SectionLimits {
 pub(super) struct WalkLimits {
     /// Nests that are priced, about.
     pub priced: usize,
+    /// Nests that are priced as long as none fits, about.
+    pub priced_until_one_fits: usize,
     /// Of those, the best that get eager stages and splits of K, at most.
     pub finished: usize,
 }
@@ -298,8 +315,9 @@ pub(super) const PARAMS: Params = Params {
         unmeasured: 1.05,
         slowed_by_routes: 1.01,
         as_fast: 0.0002,
-        worth_all_patience: 0.0125,
-        near_floor: 1.02,
+        worth_patience: 0.0125,
+        most_patience: 2.0,
+        near_floor: 0.02,
         worth_a_step: 0.002,
         optimistic_factor: 0.96,
         sampled_bound: 0.9,
@@ -310,15 +328,21 @@ pub(super) const PARAMS: Params = Params {
         layout_steps: 150_000,
         layout_steps_per_pcu: 2_500,
         batch: 2,
+        ideal_batch: 8,
+        work_over_ideal: 16,
+        setups_per_layout: 64,
+        similar_octaves: 0.7,
+        weight_of_no_change: 0.2,
+        hopeless: 1.25,
         handful_of_pcus: 16,
         pcu_sixteenths: [13, 10],
         pcu_sixteenths_of_a_handful: [12, 8, 4],
     },
     nests: NestsParams {
-        outlined: WalkLimits { priced: 24, finished: 2 },
-        quick: WalkLimits { priced: 96, finished: 16 },
-        normal: WalkLimits { priced: 192, finished: 192 },
-        thorough: WalkLimits { priced: 768, finished: 768 },
+        outlined: WalkLimits { priced: 24, priced_until_one_fits: 96, finished: 2 },
+        quick: WalkLimits { priced: 96, priced_until_one_fits: 768, finished: 16 },
+        normal: WalkLimits { priced: 192, priced_until_one_fits: 768, finished: 192 },
+        thorough: WalkLimits { priced: 768, priced_until_one_fits: 768, finished: 768 },
         nests_per_masked_cut: 5,
         near_best: 1.5,
         most_choices_of_a_class: 32,
@@ -363,7 +387,7 @@ pub(super) const PARAMS: Params = Params {
     },
     routing: RoutingParams {
         burst_weight: 0.5,
-        trial_rounds: 2,
+        trial_rounds: 1,
         rounds: 16,
         full_link: 0.45,
         fuller_link: 0.9,

@@ -11,14 +11,16 @@ use crate::workload::Workload;
 
 use super::compiled::Compiled;
 use super::mapping::bases::BaseCache;
-use super::prefetch::prefetch_weights;
+use super::prefetch::{Prefetcher, prefetch_weights};
 use super::remarks;
 use super::search::chosen::Chosen;
 use super::search::context::{Effort, SearchContext};
+use super::search::decisions::Decisions;
 use super::search::epilogues::NoKernels;
+use super::search::evaluated::EvaluationLevel;
 use super::search::exhaustive::{self, Exhausted};
 use super::search::partition::{PartitionRequest, Partitioner};
-use super::seeds::with_seeds;
+use super::seeds;
 use super::verified::after_all;
 
 /// Hops of routes up to which a grid is mapped, 2^28: those of a large section then take a few gigabytes at most, and a search
@@ -32,8 +34,8 @@ const MOST_HOPS: u64 = 1 << 28;
 /// A diagnostic that names the operator and what is short when one cannot run even alone, or when a tensor fits no
 /// memory tier.
 pub fn compile(chip: &Chip, workload: &Workload, mode: Mode) -> Result<Configuration, Diagnostic> {
-    let mut compiled =
-        compile_modes(chip, workload, &[mode], Effort::Full, false, (&BaseCache::default(), Stop::NEVER))?;
+    let asked = Asked { modes: &[mode], effort: Effort::Full, measures: false, traces: false };
+    let mut compiled = compile_modes(chip, workload, asked, &BaseCache::default(), Stop::NEVER)?.0;
     compiled.pop().map(|c| c.configuration).ok_or_else(|| Diagnostic::new("no mode was asked for"))
 }
 
@@ -73,8 +75,22 @@ pub fn compile_until(
     bases: &BaseCache,
     stop: Stop<'_>,
 ) -> Result<Vec<Compiled>, Diagnostic> {
-    let search = |effort: Effort, modes: &[Mode]| compile_modes(chip, workload, modes, effort, true, (bases, stop));
-    with_seeds(chip, workload, modes, effort, &search)
+    let asked = Asked { modes, effort, measures: true, traces: false };
+    Ok(compile_modes(chip, workload, asked, bases, stop)?.0)
+}
+
+/// As [`compile_with`], with what the search has decided on the way.
+///
+/// # Errors
+/// As there.
+pub fn compile_traced(
+    chip: &Chip,
+    workload: &Workload,
+    modes: &[Mode],
+    effort: Effort,
+) -> Result<(Vec<Compiled>, Decisions), Diagnostic> {
+    let asked = Asked { modes, effort, measures: true, traces: true };
+    compile_modes(chip, workload, asked, &BaseCache::default(), Stop::NEVER)
 }
 
 /// The best of all mappings of a small graph, by the event engine.
@@ -84,8 +100,18 @@ pub fn exhaust(chip: &Chip, workload: &Workload, most: u64) -> Option<Exhausted>
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let (fabric, tiers, bases) = (&fabric, &tiers[..], &bases);
     let (effort, stop) = (Effort::Full, Stop::NEVER);
-    let context =
-        SearchContext { chip, workload, fabric, tiers, effort, measures: true, prefetches: false, bases, stop };
+    let context = SearchContext {
+        chip,
+        workload,
+        fabric,
+        tiers,
+        effort,
+        measures: true,
+        prefetches: false,
+        bases,
+        traces: false,
+        stop,
+    };
     exhaustive::exhaust(&context, most)
 }
 
@@ -123,14 +149,24 @@ fn check_grid(chip: &Chip) -> Result<(), Diagnostic> {
     Err(Diagnostic::new(title).with_help(help))
 }
 
+/// What a compilation is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Asked<'m> {
+    modes: &'m [Mode],
+    effort: Effort,
+    /// Whether sections are measured; else estimates are believed.
+    measures: bool,
+    /// Whether decisions are kept.
+    traces: bool,
+}
+
 fn compile_modes(
     chip: &Chip,
     workload: &Workload,
-    modes: &[Mode],
-    effort: Effort,
-    measures: bool,
-    (bases, stop): (&BaseCache, Stop<'_>),
-) -> Result<Vec<Compiled>, Diagnostic> {
+    Asked { modes, effort, measures, traces }: Asked<'_>,
+    bases: &BaseCache,
+    stop: Stop<'_>,
+) -> Result<(Vec<Compiled>, Decisions), Diagnostic> {
     check_grid(chip)?;
     let tiers = tensor_tiers(chip, workload)?;
     let fabric = Fabric::new(chip);
@@ -139,43 +175,122 @@ fn compile_modes(
     // Graphs that configuration files and the `cycle` fidelity can hold are left as they are, and so are kernels, which come
     // one by one.
     let prefetches = measures && of_a_model && modes.contains(&Mode::Fused);
-    let context =
-        &SearchContext { chip, workload, fabric: &fabric, tiers: &tiers, effort, measures, prefetches, bases, stop };
+    let at = |effort: Effort| SearchContext {
+        chip,
+        workload,
+        fabric: &fabric,
+        tiers: &tiers,
+        effort,
+        measures,
+        prefetches,
+        bases,
+        traces,
+        stop,
+    };
+    // More effort goes on from what less has found. Where nothing is measured there is nothing to go on from.
+    let ladder: &[Effort] = match effort {
+        _ if !measures => &[effort],
+        Effort::Low => &[Effort::Low],
+        Effort::Full => &[Effort::Low, Effort::Full],
+        Effort::Thorough => &[Effort::Low, Effort::Full, Effort::Thorough],
+    };
+    let first = at(ladder[0]);
     let pinned = (is_pinned && modes.contains(&Mode::Fused))
-        .then(|| Partitioner::pinned(workload, context))
+        .then(|| Partitioner::pinned(workload, &first))
         .transpose()
         .map_err(|(section, reason)| remarks::unpinnable(chip, workload, &workload.sections[section], reason))?;
-    let searches = |mode: Mode| mode == Mode::Fused && !is_pinned;
-    let free = modes.iter().any(|&mode| mode != Mode::Fused || searches(mode));
-    let mut partitioner = free
-        .then(|| {
-            let request = PartitionRequest {
-                singles: modes.contains(&Mode::Kbk),
-                fused: modes.iter().any(|&mode| searches(mode)),
-            };
-            Partitioner::new(context, workload, request)
-        })
-        .transpose()
-        .map_err(|failed| remarks::unplannable(chip, workload, failed))?;
-    let partitions = partitioner
-        .as_mut()
-        .map_or(Ok(Vec::new()), |partitioner| partitions(context, partitioner, modes, !is_pinned))?;
-    let mut prefetcher = partitioner.as_mut().map(Partitioner::take_prefetcher).unwrap_or_default();
-    let mut compiled = Vec::with_capacity(modes.len());
-    for &mode in modes {
-        let found = partitions.iter().find(|(of, _)| *of == mode);
-        let (partitioner, runs) = match (&partitioner, &pinned, found) {
-            (_, Some(pinned), _) if mode == Mode::Fused => (pinned, pinned.all()),
-            (Some(partitioner), _, Some((_, runs))) => (partitioner, runs.clone()),
-            _ => continue,
+    let searched: Vec<Mode> = modes.iter().copied().filter(|&mode| mode != Mode::Fused || !is_pinned).collect();
+    let request =
+        PartitionRequest { singles: modes.contains(&Mode::Kbk), fused: searched.contains(&Mode::Fused), effort };
+    let free = (!searched.is_empty()).then(|| Partitioner::new(&first, workload, request));
+    let free = free.transpose().map_err(|failed| remarks::unplannable(chip, workload, failed))?;
+    let mut stage = Stage { pinned, free, searched };
+    let mut found: Result<Vec<Compiled>, Diagnostic> = Ok(Vec::new());
+    for (turn, &effort) in ladder.iter().enumerate() {
+        let context = &at(effort);
+        if turn > 0 {
+            stage.go_on(context);
+        }
+        let new = stage.compiled(context, modes);
+        found = match (found, new) {
+            (Ok(before), Ok(new)) => Ok(seeds::faster_of_each(chip, workload, before, new)),
+            // What less effort has found stands, and what it has not found does not count.
+            (Ok(before), Err(_)) if !before.is_empty() => Ok(before),
+            (_, new) => new,
         };
+    }
+    let mut found = found?;
+    if !is_pinned {
+        seeds::compare_fused_with_others(chip, workload, &mut found);
+    }
+    Ok((found, stage.decisions()))
+}
+
+/// A search for the configurations of some modes, as far as it has gone.
+struct Stage<'a> {
+    /// The partition that the workload asks for, of the fused mode.
+    pinned: Option<Partitioner<'a>>,
+    /// The sections of the modes that are searched.
+    free: Option<Partitioner<'a>>,
+    searched: Vec<Mode>,
+}
+
+impl Stage<'_> {
+    /// What was decided of every section.
+    fn decisions(&self) -> Decisions {
+        let partitioners = [&self.pinned, &self.free].into_iter().flatten();
+        Decisions { sections: partitioners.flat_map(Partitioner::decisions).collect() }
+    }
+
+    /// Goes on at more effort.
+    fn go_on(&mut self, context: &SearchContext<'_>) {
+        if let Some(pinned) = &mut self.pinned {
+            pinned.go_on(context);
+            let all = pinned.all();
+            pinned.route(&all, EvaluationLevel::Full, context);
+        }
+        if let Some(free) = &mut self.free {
+            free.go_on(context);
+        }
+    }
+
+    /// The configurations of some modes, by what has been found.
+    fn compiled(&mut self, context: &SearchContext<'_>, modes: &[Mode]) -> Result<Vec<Compiled>, Diagnostic> {
+        let partitions = match &mut self.free {
+            Some(free) => partitions(context, free, &self.searched)?,
+            None => Vec::new(),
+        };
+        let mut prefetcher = self.free.as_mut().map(Partitioner::take_prefetcher).unwrap_or_default();
+        let mut compiled = Vec::with_capacity(modes.len());
+        for &mode in modes {
+            let found = partitions.iter().find(|(of, _)| *of == mode);
+            let of_mode = match (&self.free, &self.pinned, found) {
+                (_, Some(pinned), _) if mode == Mode::Fused => (pinned, pinned.all()),
+                (Some(free), _, Some((_, runs))) => (free, runs.clone()),
+                _ => continue,
+            };
+            compiled.push(self.of_partition(context, mode, of_mode, &mut prefetcher));
+        }
+        Ok(compiled)
+    }
+
+    /// The configuration of a mode, of some runs of a partitioner.
+    fn of_partition(
+        &self,
+        context: &SearchContext<'_>,
+        mode: Mode,
+        (partitioner, runs): (&Partitioner<'_>, Vec<usize>),
+        prefetcher: &mut Prefetcher,
+    ) -> Compiled {
+        let SearchContext { chip, workload, tiers, fabric, .. } = *context;
+        let searches = mode == Mode::Fused && self.searched.contains(&mode);
         let chosen: Vec<Chosen<'_>> = runs.iter().filter_map(|&run| partitioner.chosen(run)).collect();
         let mut notes: Vec<String> = chosen.iter().flat_map(|c| remarks::of_section(chip, &c.graph, &c.plan)).collect();
         let (sections, measured): (Vec<Section>, _) = chosen.iter().map(|c| (c.section.clone(), c.run.clone())).unzip();
-        if searches(mode) && sections.len() > 1 {
+        if searches && sections.len() > 1 {
             notes.push(remarks::several_sections(chip, workload, &sections, partitioner.whole()));
         }
-        if searches(mode) {
+        if searches {
             notes.extend(remarks::left_out(workload.operators.len(), partitioner.left_out_classes()));
         }
         notes.extend(remarks::loops(workload, &sections, mode));
@@ -184,36 +299,35 @@ fn compile_modes(
         }
         notes.extend(workload.notes.iter().cloned());
         notes.extend(workload.pruned_as_dense(false));
-        if of_a_model {
+        if workload.first_of_a_model().is_some() {
             notes.extend(remarks::scores_off_chip(workload, &sections));
-            notes.extend(tier_remarks(chip, workload, &tiers));
+            notes.extend(tier_remarks(chip, workload, tiers));
         }
-        let configuration = Configuration { mode, sections, tiers: tiers.clone(), notes };
-        after_all("partition", chip, workload, &fabric, &configuration);
-        let mut compiled_mode = Compiled { configuration, runs: measured };
-        if prefetches && mode == Mode::Fused {
-            prefetch_weights(context, &mut prefetcher, chosen, &mut compiled_mode);
-            after_all("prefetch", chip, workload, &fabric, &compiled_mode.configuration);
+        let configuration = Configuration { mode, sections, tiers: tiers.to_vec(), notes };
+        after_all("partition", chip, workload, fabric, &configuration);
+        let mut compiled = Compiled { configuration, runs: measured };
+        if context.prefetches && mode == Mode::Fused {
+            prefetch_weights(context, prefetcher, chosen, &mut compiled);
+            after_all("prefetch", chip, workload, fabric, &compiled.configuration);
         }
-        compiled.push(compiled_mode);
+        compiled
     }
-    Ok(compiled)
 }
 
-/// The partition of each requested mode, as indices of the runs of operators in the partitioner, placed and routed. Fused comes first, because it routes single operators on the
-/// way, at the same time; kernels with epilogues come last, because they add runs.
+/// The partition of each of some modes, as indices of the runs of operators in the partitioner, placed and routed. Fused comes
+/// first, because it routes single operators on the way, at the same time; kernels with epilogues come last, because they add
+/// runs.
 fn partitions(
     context: &SearchContext<'_>,
     partitioner: &mut Partitioner<'_>,
     modes: &[Mode],
-    fuses: bool,
 ) -> Result<Vec<(Mode, Vec<usize>)>, Diagnostic> {
     let SearchContext { chip, workload, .. } = *context;
     let unplaceable =
         |partitioner: &Partitioner<'_>, run| remarks::unplaceable(chip, workload, partitioner.unplaced(run));
     let mut partitions = Vec::with_capacity(modes.len());
     for mode in [Mode::Fused, Mode::Kbk, Mode::Epilogue] {
-        if !modes.contains(&mode) || (mode == Mode::Fused && !fuses) {
+        if !modes.contains(&mode) {
             continue;
         }
         let runs = match mode {

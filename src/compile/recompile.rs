@@ -29,8 +29,18 @@ pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Optio
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let prefetches = of.mode == Mode::Fused && workload.first_of_a_model().is_some();
     let (fabric, tiers, effort, stop) = (&fabric, &tiers[..], Effort::Full, Stop::NEVER);
-    let context =
-        &SearchContext { chip, workload, fabric, tiers, effort, measures: true, prefetches, bases: &bases, stop };
+    let context = &SearchContext {
+        chip,
+        workload,
+        fabric,
+        tiers,
+        effort,
+        measures: true,
+        prefetches,
+        bases: &bases,
+        traces: false,
+        stop,
+    };
     let again = |index: usize| {
         let was = &of.sections[index];
         let graph = SectionGraph::new(workload, &was.operators, was.operators.len() > 1)?;

@@ -10,6 +10,7 @@ mod cases;
 mod chakra;
 mod cli;
 mod deadlock;
+mod decisions;
 mod doubling;
 mod eight_bits;
 mod experts;

@@ -255,6 +255,10 @@ struct Moved {
     first_weights: u64,
     /// Reads of activations for the first row block.
     first_block: u64,
+    /// Reads of activations for the first firing.
+    first_firing: u64,
+    /// Writes of the last firing.
+    last_firing: u64,
     /// Writes of the last row block.
     late_writes: u64,
 }
@@ -277,6 +281,8 @@ impl Moved {
             weights: 0,
             first_weights: 0,
             first_block: 0,
+            first_firing: 0,
+            last_firing: 0,
             late_writes: 0,
         };
         for stream in streams {
@@ -302,15 +308,23 @@ impl Moved {
                 moved.weights = moved.weights.saturating_add(bytes);
                 let blocks = if stream.level == LoopLevel::BLOCK_COLUMN { nest.blocks() } else { 1 };
                 moved.first_weights = moved.first_weights.saturating_add(bytes / blocks);
-            } else if stream.level == LoopLevel::ROW_TILE {
+                continue;
+            }
+            if stream.level == LoopLevel::ROW_TILE {
                 moved.first_block += stream.tensor_bytes / nest.blocks();
             }
+            let firings =
+                if stream.level == LoopLevel::FIRING { nest.count(LoopLevel::FIRING) } else { nest.row_tiles() };
+            moved.first_firing = moved.first_firing.saturating_add(bytes / firings);
         }
         moved
     }
 
     fn add_written(&mut self, nest: &Nest, stream: &Stream, tier: TierId, bytes: u64) {
         self.writes = self.writes.saturating_add(bytes);
+        if stream.level == LoopLevel::FIRING || stream.level == LoopLevel::ROW_TILE {
+            self.last_firing += bytes / nest.count(stream.level);
+        }
         let cut_outside = is_cut_outside(nest);
         let late_sums = &mut self.late_sums[tier.index()];
         match stream.level {
@@ -372,7 +386,7 @@ pub(crate) fn estimate(
         (slowest * crowding(chip, graph, nest, buffers, picked)).max(port_cycles(chip, graph, nest, buffers, picked));
     let firing = slowest / firings;
     let column_tile_parts = (nest.blocks() * nest.column_tiles()) as f64;
-    let first_row_tile = (reads - weights) as f64 / nest.row_tiles() as f64 / rate;
+    let first_firing = moved.first_firing as f64 / rate;
     let first_weights = first_weights as f64 / rate;
     let mut compute = slowest + fill;
     let mut after_reads = firing;
@@ -389,10 +403,10 @@ pub(crate) fn estimate(
             let column_tile = slowest / column_tile_parts;
             let all = block + slots + first_weights - first_slots;
             let in_all = all + column_tile - slowest / nest.blocks() as f64;
-            (block + slots - column_tile).max(first_row_tile + slots).max(in_all).max(0.0)
+            (block + slots - column_tile).max(first_firing + slots).max(in_all).max(0.0)
         }
         // Weights come side by side, and each stage waits for its own: the first row tile passes some meanwhile.
-        LoopOrder::RowTileOuter => (slots - slowest / nest.row_tiles() as f64 - fill / 2.0).max(first_row_tile),
+        LoopOrder::RowTileOuter => (slots - slowest / nest.row_tiles() as f64 - fill / 2.0).max(first_firing),
     };
     let waits_for_weights = opening(first_slots) - opening(0.0);
     compute += opening(first_slots);
@@ -403,7 +417,7 @@ pub(crate) fn estimate(
     let read_time = reads as f64 / rate + tail;
     let late_sums = slowest_tier(&moved.late_sums);
     // Memory is idle for them while rows pass, and behind the last nothing is left to compute.
-    compute += late_sums + slowest_tier(&moved.first_state);
+    compute += late_sums + slowest_tier(&moved.first_state) + moved.last_firing as f64 / rate;
     let off_chip = (memory + firing).max(read_time + late_sums);
     // The last row tile passes the stages behind an accumulating one when all that others read has come.
     let late = pipeline.late_cycles(|s| picked[s].worked_cycles(), lag);

@@ -1,5 +1,7 @@
 //! From a plan to a placed and routed section.
 
+use std::fmt;
+
 use rand_pcg::Pcg64Mcg;
 
 use crate::arch::{Chip, TierId};
@@ -9,7 +11,7 @@ use crate::compile::verified::after_pass;
 use crate::cost::StageWork;
 use crate::index::IndexVec;
 use crate::program::verifier::Verifier;
-use crate::program::{Fabric, Section, SectionGraph, StageId};
+use crate::program::{Buffer, Fabric, Section, SectionGraph, StageId};
 
 use super::anneal::anneal;
 use super::exchange::exchange;
@@ -33,6 +35,17 @@ pub(crate) enum Unplaced {
         /// Streams.
         streams: u64,
     },
+}
+
+impl fmt::Display for Unplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Banks { needed } => write!(f, "its buffers find no places for {needed} banks"),
+            Self::Generators { streams } => {
+                write!(f, "{streams} streams are more than the chip has address generators")
+            }
+        }
+    }
 }
 
 /// Places and routes a plan: the section, and its fullest link's or port's share of the time in which its busiest stage
@@ -63,6 +76,18 @@ pub(crate) fn assemble_along(
     let (placed, unrouted) = place(chip, fabric, graph, plan, tiers, &[]).ok()?;
     let flows = unrouted.along(&routed.flows)?;
     Some(placed.section(chip, graph, flows))
+}
+
+/// A plan without places and routes: to run it is to learn what it takes where transfers take no time. `None` if it has more
+/// streams than the chip has address generators.
+pub(crate) fn unplaced(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan, tiers: &[TierId]) -> Option<Section> {
+    let nowhere = graph.stages.ids().map(|_| Vec::new()).collect();
+    let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, &plan.tiles, nowhere);
+    let buffers = plan.buffers.iter().map(|spec| Buffer { spec: spec.clone(), pieces: Vec::new() }).collect();
+    let streams = generators::give(chip, plan, &streams(graph, &plan.nest, &plan.buffers), tiers)?;
+    let work = IndexVec::default();
+    let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };
+    Some(placed.section(chip, graph, IndexVec::default()))
 }
 
 /// Places a plan once more, anneals its places and routes it; `None` where annealing moves nothing.

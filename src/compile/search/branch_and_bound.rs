@@ -2,7 +2,6 @@
 
 use super::context::SearchContext;
 use super::partition::{Bounds, PartitionRequest, Partitioner, Unplannable, least_score};
-use super::runs::Run;
 
 impl Partitioner<'_> {
     /// Plans what may be chosen: as long as the best partition holds sections that are not planned, and are as good as
@@ -12,8 +11,13 @@ impl Partitioner<'_> {
         context: &SearchContext<'_>,
         requested: PartitionRequest,
     ) -> Result<(), Unplannable> {
-        let least = |(run, &saved): (&Run, &u64)| least_score(context, &run.operators, saved);
-        let least = self.runs.iter().zip(&self.saved_by_looping).map(least).collect();
+        // Runs of one class have one floor.
+        let mut of_class: Vec<Option<u64>> = vec![None; self.planned.len()];
+        let mut least = Vec::with_capacity(self.runs.len());
+        for (run, saved) in self.runs.iter().zip(&self.saved_by_looping) {
+            let of_all = of_class[run.class].get_or_insert_with(|| least_score(context, &run.operators, 0));
+            least.push(of_all.saturating_sub(*saved));
+        }
         self.bounds = Some(Bounds { least, refused: vec![false; self.planned.len()], unplannable: None });
         if requested.singles {
             let mut singles = self.singles();

@@ -7,7 +7,7 @@ use crate::program::{Section, SectionGraph};
 use crate::sim::Measurement;
 
 use super::context::SearchContext;
-use super::evaluate::EvaluationLevel;
+use super::evaluated::EvaluationLevel;
 use super::plan::plan;
 use super::planned::{Among, Planned};
 use super::space::SectionSearch;

@@ -18,6 +18,17 @@ pub enum Effort {
     Thorough,
 }
 
+impl Effort {
+    /// As commands, study files and results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "quick",
+            Self::Full => "normal",
+            Self::Thorough => "thorough",
+        }
+    }
+}
+
 /// What a search is for, and how it is done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SearchContext<'c> {
@@ -37,6 +48,8 @@ pub(crate) struct SearchContext<'c> {
     pub prefetches: bool,
     /// What is known of the workload's GEMMs on PCUs such as the chip's.
     pub bases: &'c BaseCache,
+    /// Whether decisions are kept, for who asks for them.
+    pub traces: bool,
     /// Who may stop the search.
     pub stop: Stop<'c>,
 }

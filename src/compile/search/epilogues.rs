@@ -8,7 +8,7 @@ use crate::workload::{OperatorId, kernels_with_epilogues};
 
 use super::canonical::CanonicalForms;
 use super::context::SearchContext;
-use super::evaluate::EvaluationLevel;
+use super::evaluated::EvaluationLevel;
 use super::partition::{Partitioner, Unplannable};
 use super::runs::Run;
 
@@ -51,7 +51,7 @@ impl Partitioner<'_> {
         Ok(chosen)
     }
 
-    /// The run of a kernel: that of the operator if it is one, else a new one.
+    /// The run of a kernel: that of its operators if there is one, else a new one.
     fn run_of(
         &mut self,
         context: &SearchContext<'_>,
@@ -62,6 +62,10 @@ impl Partitioner<'_> {
             && let Ok(at) = singles.binary_search_by_key(op, |&run| self.runs[run].operators[0])
         {
             return singles[at];
+        }
+        let is_kernel = |run: &Run| run.operators == kernel && run.split_off.is_empty();
+        if let Some(known) = self.runs.iter().position(is_kernel) {
+            return known;
         }
         let run = Run { span: (0, 0), operators: kernel.to_vec(), split_off: Vec::new(), class: 0, is_block: false };
         self.add(context, canonical, run)

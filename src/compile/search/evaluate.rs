@@ -1,165 +1,27 @@
-//! The choice of a section's mapping: mappings are placed, routed and measured, the least expected first, until the best is near
-//! the floor of the section, or nothing more is gained.
-//!
-//! What a mapping is expected to take is its estimate times the least ratio of measured to estimated cycles that its array of
-//! PCUs has shown, or else its class: links and ports slow one array down by about as much in all its tilings. Ratios order the mappings; what
-//! discards one is its lower bound alone.
+//! The choice of a section's mapping: mappings are run on an ideal network, placed, routed and measured, the least expected first
+//! ([`super::frontier`]), until the best is near the floor of the section, or nothing more is gained.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::bound::section::SectionFloor;
-use crate::compile::mapping::estimate::Estimate;
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::{PARAMS, SectionLimits};
 use crate::compile::physical::assemble::{Unplaced, assemble, assemble_along, assemble_annealed};
 use crate::compile::physical::route::Negotiation;
-use crate::cost::SectionRun;
-use crate::index::IndexVec;
-use crate::program::{Mapping, Section, SectionGraph, StageId};
+use crate::program::{Section, SectionGraph};
 use crate::sim::Measurement;
 
 use super::context::{Effort, SearchContext};
+use super::evaluated::{Evaluated, EvaluationLevel, Expected, Isomorphic, LayoutEffort, Routed};
+use super::frontier::Open;
+use super::ideal_network::{IdealRun, Identity, run_on_ideal_network};
 use super::neighbours::neighbours;
 use super::plan::plan;
-use super::space::{Choice, Class, SectionSearch};
-
-/// A section placed and routed.
-#[derive(Debug)]
-pub(crate) struct Routed {
-    /// It.
-    pub section: Arc<Section>,
-    /// The plan it is made of.
-    pub plan: SectionPlan,
-    /// Cycles it was measured to take; else the estimate, with what its fullest link or port needs.
-    pub cycles: u64,
-    /// The run that measured it.
-    pub run: Option<SectionRun>,
-    /// The choice behind it.
-    choice: Choice,
-    /// Its links or ports are fuller than its estimate allows for.
-    crowded: bool,
-    /// How it was placed and routed.
-    layout: LayoutEffort,
-}
-
-/// How a mapping is placed and routed.
-#[derive(Debug, Clone, Copy)]
-struct LayoutEffort {
-    is_annealed: bool,
-    negotiation: Negotiation,
-}
-
-/// A section that was evaluated in full, and whose choices are those of another: the two differ in functions that cost
-/// nothing, such as those in the tail of a GEMM.
-#[derive(Debug, Clone)]
-pub(crate) struct Isomorphic {
-    choice: Choice,
-    layout: LayoutEffort,
-    cycles: u64,
-    section: Arc<Section>,
-}
-
-impl Routed {
-    /// What sections are compared by: cycles, and the price of the bytes moved.
-    pub(crate) fn score(&self) -> u64 {
-        let Estimate { score, cycles, .. } = self.plan.estimate;
-        self.cycles.saturating_add(score - cycles)
-    }
-
-    /// Whether it takes about what was expected of it.
-    fn is_as_estimated(&self) -> bool {
-        self.cycles as f64 <= self.plan.estimate.cycles as f64 * PARAMS.evaluation.as_estimated
-    }
-}
-
-/// How far a section's choices have been evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum EvaluationLevel {
-    /// The best by estimate are measured: enough to tell what the section may take.
-    Low,
-    /// As far as the effort goes.
-    Full,
-}
-
-/// What the evaluation of a section's choices has shown.
-#[derive(Debug)]
-pub(crate) struct Evaluated {
-    /// How far that went.
-    pub level: EvaluationLevel,
-    /// The best of them; `None` if none can be placed.
-    pub best: Option<Routed>,
-    /// Why the last that could not be placed could not.
-    pub unplaced: Option<Unplaced>,
-    /// Cycles that no mapping of the section beats, launch included.
-    floor: u64,
-    /// Choices that wait to be placed, routed and measured.
-    open: Vec<Choice>,
-    /// Choices that were.
-    seen: Vec<Choice>,
-    /// Scores of those that were measured, on chips of few PCUs.
-    near: Vec<(u64, Choice)>,
-    /// Work so far, in steps of the event engine.
-    work: u64,
-    /// Work when the last gain was made.
-    work_at_gain: u64,
-    /// Of every array of PCUs that was measured, the least ratio of cycles to those estimated.
-    ratios: Vec<(IndexVec<StageId, Mapping>, f64)>,
-    /// The same of every class.
-    class_ratios: BTreeMap<Class, f64>,
-}
-
-impl Evaluated {
-    fn new(choices: &[Choice], floor: u64) -> Self {
-        Self {
-            level: EvaluationLevel::Low,
-            best: None,
-            unplaced: None,
-            floor,
-            open: choices.to_vec(),
-            seen: Vec::new(),
-            near: Vec::new(),
-            work: 0,
-            work_at_gain: 0,
-            ratios: Vec::new(),
-            class_ratios: BTreeMap::new(),
-        }
-    }
-
-    /// What a section with the same choices begins with, after full effort.
-    pub(crate) fn isomorphic(&self) -> Option<Isomorphic> {
-        let best = self.best.as_ref().filter(|best| self.level == EvaluationLevel::Full && best.run.is_some())?;
-        let (choice, section) = (best.choice.clone(), Arc::clone(&best.section));
-        Some(Isomorphic { choice, layout: best.layout, cycles: best.cycles, section })
-    }
-
-    /// What sections are compared by. After low effort, what full effort may make of it.
-    pub(crate) fn score(&self) -> Option<u64> {
-        self.optimistic(Routed::score)
-    }
-
-    /// Cycles once, likewise.
-    pub(crate) fn cycles(&self) -> Option<u64> {
-        self.optimistic(|routed| routed.cycles)
-    }
-
-    fn optimistic(&self, of: impl Fn(&Routed) -> u64) -> Option<u64> {
-        let best = self.best.as_ref()?;
-        let found = of(best);
-        // Near the floor little is left to gain.
-        let is_near = best.cycles as f64 <= self.floor as f64 * PARAMS.evaluation.near_floor;
-        let may_gain = self.level == EvaluationLevel::Low && !is_near;
-        Some(if may_gain { optimistic(found).max(self.floor.min(found)) } else { found })
-    }
-}
-
-/// What full effort may make of cycles that are estimated, or that low effort has shown.
-pub(crate) fn optimistic(cycles: u64) -> u64 {
-    (cycles as f64 * PARAMS.evaluation.optimistic_factor) as u64
-}
+use super::space::{Choice, SectionSearch};
+use super::trace::{self, Trace};
 
 /// What cycles count as that are not measured to the end.
 fn unmeasured(cycles: u64) -> u64 {
@@ -177,22 +39,35 @@ pub(crate) fn evaluate_choices(
     part: f64,
 ) -> Evaluated {
     let chip = &*context.chip.in_section(graph.largest_off_chip_bytes());
-    let evaluated = before.unwrap_or_else(|| Evaluated::new(choices, floor(context, graph)));
-    let of_effort = match context.effort {
-        Effort::Low => PARAMS.evaluation.quick,
-        Effort::Full => PARAMS.evaluation.normal,
-        Effort::Thorough => PARAMS.evaluation.thorough,
-    };
-    let limits = if level == EvaluationLevel::Low { PARAMS.evaluation.quick } else { of_effort };
+    let evaluated = before.unwrap_or_else(|| {
+        let floor = floor(context, graph);
+        let mut lines = Trace::new(context.traces);
+        lines.add(|| {
+            format!("{} mappings by estimate; none takes less than {} cycles", choices.len(), trace::cycles(floor))
+        });
+        Evaluated::new(choices, floor, lines)
+    });
+    let of_effort = SectionLimits::of(context.effort);
+    let limits = if level < EvaluationLevel::Full { PARAMS.evaluation.quick } else { of_effort };
+    // Where estimates are believed, nothing is run.
+    let level = if context.measures { level } else { EvaluationLevel::Full };
     let is_rough = chip.pcus() > PARAMS.evaluation.few_pcus && context.effort == Effort::Full && context.measures;
     let negotiation = if is_rough { Negotiation::TRIAL } else { Negotiation::WHOLE };
     let mut trial = Trial { context, chip, graph, negotiation, limits, part, evaluated };
+    trial.trace(|| format!("effort {}, {}", context.effort.name(), level.name()));
+    if level == EvaluationLevel::Ideal {
+        trial.run_first_on_ideal_network();
+        return Evaluated { level, ..trial.evaluated };
+    }
     let is_isomorphic = isomorphic.is_some_and(|isomorphic| trial.is_as_fast_as(isomorphic));
     if !is_isomorphic {
         trial.search(level);
     }
+    if level == EvaluationLevel::Full {
+        trial.measure_to_the_end();
+    }
     trial.limits = of_effort;
-    let is_last = is_isomorphic || trial.is_near_floor() || context.effort == Effort::Low || !context.measures;
+    let is_last = is_isomorphic || trial.is_near_floor() || context.effort == Effort::Low;
     Evaluated { level: if is_last { EvaluationLevel::Full } else { level }, ..trial.evaluated }
 }
 
@@ -220,16 +95,22 @@ impl Trial<'_, '_> {
     /// Measures choices, the least expected first, each step with those next to the best.
     fn search(&mut self, level: EvaluationLevel) {
         // Alone: if it takes what was expected of it, low effort needs no other.
-        let mut most = 1;
+        let (mut most, mut has_ended) = (1, false);
         while !self.is_done() {
             let batch = self.next_batch(most);
             if batch.is_empty() && !self.lay_any() {
+                self.trace(|| "ends: no mapping is left that is expected to be faster".to_owned());
+                has_ended = true;
                 break;
             }
             let before = self.evaluated.best.as_ref().map(Routed::score);
             self.measure(batch);
             let Some(best) = self.evaluated.best.as_ref() else { continue };
-            if level == EvaluationLevel::Low && !best.crowded && best.is_as_estimated() {
+            if level == EvaluationLevel::Low && !best.crowded && best.is_as_expected() {
+                self.trace(|| {
+                    "ends: it takes what was expected, which is enough of a small part of the time".to_owned()
+                });
+                has_ended = true;
                 break;
             }
             let gains = |before: u64| (best.score() as f64) < before as f64 * (1.0 - PARAMS.evaluation.worth_a_step);
@@ -239,45 +120,96 @@ impl Trial<'_, '_> {
             }
             most = PARAMS.evaluation.batch;
         }
+        if !has_ended {
+            self.trace_end();
+        }
         if level == EvaluationLevel::Full || self.context.effort == Effort::Low {
             self.final_effort(PARAMS.evaluation.most_final);
         }
     }
 
-    /// The next choices to be measured: the least expected that may win, each of another array of PCUs.
-    fn next_batch(&mut self, most: usize) -> Vec<Choice> {
-        let open = std::mem::take(&mut self.evaluated.open);
-        let mut ordered: Vec<(u64, Choice)> = open
-            .into_iter()
-            .filter(|choice| !self.evaluated.seen.contains(choice) && self.may_win(choice))
-            .map(|choice| (self.expected(&choice), choice))
-            .collect();
-        // Of those within half of the gap of each other, the one with most to spare where it computes, then the one that is measured
-        // soonest. Stable: of equals the first stays first.
-        let step = self.limits.gap.ln_1p() / 2.0;
-        let about = |cycles: u64| (cycles.max(1) as f64).ln().div_euclid(step) as u64;
-        let key = |(expected, choice): &(u64, Choice)| {
-            (about(*expected), about(choice.estimate.with_slow_computing()), choice.firings(), *expected)
+    /// The next to be measured: the least expected that may win, each of another array of PCUs. None if they are expected to take
+    /// much longer than the best.
+    fn next_batch(&mut self, most: usize) -> Vec<Open> {
+        let mut picked = self.least_expected(most);
+        let is_hopeless = |at: &usize| {
+            let expected = self.evaluated.frontier.expected(self.evaluated.frontier.get(*at)) as f64;
+            let best = self.evaluated.best.as_ref();
+            best.is_some_and(|best| expected > best.score() as f64 * PARAMS.evaluation.hopeless)
         };
-        ordered.sort_by_cached_key(key);
-        let (mut batch, mut rest): (Vec<Choice>, Vec<Choice>) = (Vec::new(), Vec::new());
-        for (_, choice) in ordered {
-            if batch.len() < most && !batch.iter().any(|other| other.has_array_of(&choice)) {
-                batch.push(choice);
-            } else {
-                rest.push(choice);
-            }
+        if self.context.measures {
+            picked.retain(|at| !is_hopeless(at));
         }
-        self.evaluated.open = rest;
-        batch
+        self.evaluated.frontier.take(&picked)
     }
 
-    /// What a choice is expected to score: its estimate, as much longer as its array was measured to be, or its class.
-    fn expected(&self, choice: &Choice) -> u64 {
-        let Estimate { score, cycles, .. } = choice.estimate;
-        let of_array = self.evaluated.ratios.iter().find(|(array, _)| is_array(array, choice)).map(|&(_, ratio)| ratio);
-        let known = of_array.or_else(|| self.evaluated.class_ratios.get(&choice.class()).copied());
-        (cycles as f64 * known.unwrap_or(1.0)) as u64 + (score - cycles)
+    /// The places of the least expected, each of another array of PCUs. Where mappings are measured, they are run on an ideal
+    /// network first, and with them those that were expected to be faster, in about the time in which they are placed.
+    fn least_expected(&mut self, most: usize) -> Vec<usize> {
+        let most_work = self.evaluated.work + layout_work(self.chip) * most as u64;
+        loop {
+            self.order();
+            let is_late = self.evaluated.work >= most_work;
+            let frontier = &self.evaluated.frontier;
+            let picked = frontier.first_of_arrays(most, |open| !is_late || open.ideal.is_some());
+            if !self.context.measures || picked.iter().all(|&at| frontier.get(at).ideal.is_some()) {
+                return picked;
+            }
+            let next = frontier.first_unrun(PARAMS.evaluation.ideal_batch);
+            let run_one = |&at: &usize| {
+                let choice = &frontier.get(at).choice;
+                run_on_ideal_network(self.context, self.chip, self.graph, choice, self.most_ideal_work())
+            };
+            let runs: Vec<(IdealRun, Identity)> = next.par_iter().map(run_one).collect();
+            for (&at, (run, identity)) in next.iter().zip(runs) {
+                let choice = &self.evaluated.frontier.get(at).choice;
+                let (estimated, name) = (trace::cycles(choice.estimate.cycles), trace::mapping(choice, self.graph));
+                self.evaluated.trace.add(|| match run.cycles {
+                    Some(ideal) => {
+                        format!("on an ideal network {}, estimated {estimated}: {name}", trace::cycles(ideal))
+                    }
+                    None => format!("comes to no end on an ideal network: {name}"),
+                });
+                self.evaluated.frontier.add_ideal_run(at, run, identity);
+                self.evaluated.work += run.work + layout_work(self.chip) / PARAMS.evaluation.setups_per_layout;
+            }
+        }
+    }
+
+    /// Puts the mappings that wait in order: those that can be measured with the work there is; of those within half of the gap of
+    /// each other, the one with most to spare where it computes, then the one that is measured soonest.
+    fn order(&mut self) {
+        let step = self.limits.gap.ln_1p() / 2.0;
+        let about = |cycles: u64| (cycles.max(1) as f64).ln().div_euclid(step) as u64;
+        let measures = self.context.measures;
+        let most_ideal_work = self.most_ideal_work();
+        let key = |expected: u64, open: &Open| {
+            let bucket = if measures { about(expected) } else { expected };
+            let is_dear = open.ideal.is_some_and(|ideal| ideal.work >= most_ideal_work);
+            let slow = about(open.choice.estimate.with_slow_computing());
+            (is_dear, bucket, slow, open.choice.firings(), expected)
+        };
+        let mut frontier = std::mem::take(&mut self.evaluated.frontier);
+        frontier.order(|choice| self.may_win(choice), key);
+        self.evaluated.frontier = frontier;
+    }
+
+    /// Work on an ideal network from which on measuring takes more than all there is.
+    fn most_ideal_work(&self) -> u64 {
+        self.limits.work / PARAMS.evaluation.work_over_ideal
+    }
+
+    /// Runs the mapping on an ideal network that is expected to take least.
+    fn run_first_on_ideal_network(&mut self) {
+        let first = self.least_expected(1).first().copied();
+        self.evaluated.least_expected = first.map(|at| {
+            let open = self.evaluated.frontier.get(at);
+            Expected { cycles: open.cycles(), score: self.evaluated.frontier.expected(open) }
+        });
+    }
+
+    fn trace(&mut self, line: impl FnOnce() -> String) {
+        self.evaluated.trace.add(line);
     }
 
     /// Adds what lies next to the best.
@@ -285,9 +217,8 @@ impl Trial<'_, '_> {
         let Some(best) = &self.evaluated.best else { return };
         let SearchContext { tiers, bases, .. } = *self.context;
         let search = SectionSearch { chip: self.chip, graph: self.graph, tiers, cache: bases };
-        let mut near = neighbours(&search, &best.choice);
-        near.retain(|choice| !self.evaluated.open.contains(choice));
-        self.evaluated.open.append(&mut near);
+        let near = neighbours(&search, &best.choice);
+        self.evaluated.frontier.add(near);
     }
 
     /// Where no choice can be placed: more choices. Whether there are any.
@@ -297,10 +228,7 @@ impl Trial<'_, '_> {
         }
         let SearchContext { tiers, bases, .. } = *self.context;
         let search = SectionSearch { chip: self.chip, graph: self.graph, tiers, cache: bases };
-        let mut more = plan(&search, Effort::Thorough).unwrap_or_default();
-        more.retain(|choice| !self.evaluated.seen.contains(choice));
-        self.evaluated.open = more;
-        !self.evaluated.open.is_empty()
+        self.evaluated.frontier.add(plan(&search, Effort::Thorough).unwrap_or_default())
     }
 
     /// Routes the best with more care; keeps what is not slower: its links are less full. On chips of few PCUs the best
@@ -311,15 +239,15 @@ impl Trial<'_, '_> {
         };
         if self.chip.pcus() > PARAMS.evaluation.few_pcus {
             // What stages and memory alone take, no route shortens.
-            let is_slowed = best.cycles as f64 > best.plan.estimate.cycles as f64 * PARAMS.evaluation.slowed_by_routes;
+            let is_slowed = best.cycles as f64 > best.expected as f64 * PARAMS.evaluation.slowed_by_routes;
             if is_slowed && self.context.effort > Effort::Low {
                 let whole = LayoutEffort { is_annealed: false, negotiation: Negotiation::WHOLE };
-                self.lay_again(best.choice.clone(), whole);
+                self.lay_again(best.choice.clone(), best.expected, whole);
             }
             return;
         }
         let good = (best.score() as f64 * PARAMS.evaluation.near_best) as u64;
-        let mut near = std::mem::take(&mut self.evaluated.near);
+        let mut near = self.evaluated.near.clone();
         near.retain(|&(score, _)| score <= good);
         // Stable: of equals the first stays first.
         near.sort_by_key(|&(score, _)| score);
@@ -328,7 +256,8 @@ impl Trial<'_, '_> {
             for is_annealed in [false, true] {
                 for negotiation in [Negotiation::WHOLE, Negotiation::FULLER] {
                     if self.work_left() > 0 {
-                        self.lay_again(choice.clone(), LayoutEffort { is_annealed, negotiation });
+                        let expected = choice.estimate.cycles;
+                        self.lay_again(choice.clone(), expected, LayoutEffort { is_annealed, negotiation });
                     }
                 }
             }
@@ -336,17 +265,19 @@ impl Trial<'_, '_> {
     }
 
     /// Places, routes and measures a choice once more; it becomes the best if it is not slower.
-    fn lay_again(&mut self, choice: Choice, layout: LayoutEffort) {
+    fn lay_again(&mut self, choice: Choice, expected: u64, layout: LayoutEffort) {
         let Some(best) = self.evaluated.best.as_ref().filter(|_| self.context.measures) else { return };
         let allowed = |cycles: u64| cycles.saturating_add((cycles as f64 * PARAMS.evaluation.as_fast) as u64);
         let (most_cycles, most, crowded) = (allowed(best.cycles), allowed(best.score()), best.crowded);
-        if let Some(routed) = self.layout_in(choice, layout, most_cycles).filter(|routed| routed.score() <= most) {
+        if let Some(routed) =
+            self.layout_in(choice, expected, layout, most_cycles).filter(|routed| routed.score() <= most)
+        {
             self.evaluated.best = Some(Routed { crowded, ..routed });
         }
     }
 
     /// A choice placed and routed with an effort of its own, and measured to take at most so many cycles.
-    fn layout_in(&mut self, choice: Choice, layout: LayoutEffort, most_cycles: u64) -> Option<Routed> {
+    fn layout_in(&mut self, choice: Choice, expected: u64, layout: LayoutEffort, most_cycles: u64) -> Option<Routed> {
         self.context.stop.check();
         let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
         let plan = choice.plan(chip, graph);
@@ -356,14 +287,15 @@ impl Trial<'_, '_> {
         } else {
             assemble(chip, fabric, graph, &plan, tiers, layout.negotiation, &[]).ok()?
         };
-        self.measured_to_take(RoutedChoice { section, plan, choice, layout }, most_cycles)
+        self.measured_to_take(RoutedChoice { section, plan, choice, expected, layout }, most_cycles)
     }
 
     /// A section as the best so far may be, if it takes at most so many cycles.
     fn measured_to_take(&mut self, routed_choice: RoutedChoice, most_cycles: u64) -> Option<Routed> {
-        let RoutedChoice { section, plan, choice, layout } = routed_choice;
+        let RoutedChoice { section, plan, choice, expected, layout } = routed_choice;
         let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
-        Some(Routed { section: Arc::new(section), plan, cycles, run: Some(run), choice, crowded: false, layout })
+        let section = Arc::new(section);
+        Some(Routed { section, plan, cycles, run: Some(run), choice, expected, crowded: false, layout })
     }
 
     /// Begins with the best of an isomorphic section, on the same routes where its ports are the same. Whether it is as fast here:
@@ -371,15 +303,17 @@ impl Trial<'_, '_> {
     fn is_as_fast_as(&mut self, isomorphic: &Isomorphic) -> bool {
         let (chip, graph, SearchContext { fabric, tiers, .. }) = (self.chip, self.graph, self.context);
         let most = isomorphic.cycles.saturating_add((isomorphic.cycles as f64 * PARAMS.evaluation.as_fast) as u64);
-        let (choice, layout) = (isomorphic.choice.clone(), isomorphic.layout);
+        let (choice, expected, layout) = (isomorphic.choice.clone(), isomorphic.expected, isomorphic.layout);
         let plan = choice.plan(chip, graph);
         let along =
             assemble_along(chip, fabric, graph, &plan, tiers, &isomorphic.section).filter(|_| !layout.is_annealed);
         let found = match along {
-            Some(section) => self.measured_to_take(RoutedChoice { section, plan, choice, layout }, most),
-            None => self.layout_in(choice, layout, most),
+            Some(section) => self.measured_to_take(RoutedChoice { section, plan, choice, expected, layout }, most),
+            None => self.layout_in(choice, expected, layout, most),
         };
         let is_found = found.is_some();
+        let as_fast = if is_found { "ends: as fast" } else { "slower" };
+        self.trace(|| format!("{as_fast} with the mapping of a section of the same choices"));
         self.evaluated.best = found.or(self.evaluated.best.take());
         is_found
     }
@@ -392,35 +326,23 @@ impl Trial<'_, '_> {
         least.saturating_add(price) < best.score()
     }
 
-    /// Remembers how much slower than estimated an array of PCUs was measured, at least.
-    fn learn(&mut self, choice: &Choice, cycles: u64) {
-        let ratio = cycles as f64 / choice.estimate.cycles.max(1) as f64;
-        self.evaluated
-            .class_ratios
-            .entry(choice.class())
-            .and_modify(|least| *least = least.min(ratio))
-            .or_insert(ratio);
-        match self.evaluated.ratios.iter_mut().find(|(array, _)| is_array(array, choice)) {
-            Some((_, least)) => *least = least.min(ratio),
-            None => self.evaluated.ratios.push((choice.picked.iter().map(|c| c.mapping).collect(), ratio)),
-        }
-    }
-
     /// Places and routes choices side by side, and measures them from the least expected on; keeps the fastest, of equals the first.
-    fn measure(&mut self, choices: Vec<Choice>) {
-        let layouts: Vec<Result<Layout, Unplaced>> = choices.par_iter().map(|choice| self.lay(choice)).collect();
+    fn measure(&mut self, choices: Vec<Open>) {
+        let layouts: Vec<Result<Layout, Unplaced>> = choices.par_iter().map(|open| self.lay(open)).collect();
         self.evaluated.work += layout_work(self.chip) * choices.len() as u64;
-        self.evaluated.seen.extend(choices);
         let refused = layouts.iter().filter_map(|layout| layout.as_ref().err()).next_back();
         self.evaluated.unplaced = refused.copied().or(self.evaluated.unplaced);
+        for unplaced in layouts.iter().filter_map(|layout| layout.as_ref().err()) {
+            self.evaluated.trace.add(|| format!("cannot be placed: {unplaced}"));
+        }
         let mut layouts: Vec<Layout> = layouts.into_iter().filter_map(Result::ok).collect();
         // Stable: of equals the first stays first.
         layouts.sort_by_key(|layout| layout.expected);
         for layout in layouts {
-            if self.is_near_floor() || self.is_spent() {
+            if self.is_done() {
                 break;
             }
-            if self.may_win(&layout.choice) {
+            if self.may_win(&layout.open.choice) {
                 self.run(layout);
             }
         }
@@ -429,7 +351,7 @@ impl Trial<'_, '_> {
     /// Measures a choice that has places and routes.
     fn run(&mut self, layout: Layout) {
         let crowded = layout.is_crowded();
-        let Layout { plan, section, expected, choice } = layout;
+        let Layout { plan, section, expected, open } = layout;
         let fastest = self.evaluated.best.as_ref().map_or(u64::MAX, |best| best.cycles);
         // One that moves fewer bytes may take a little longer.
         let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
@@ -442,14 +364,57 @@ impl Trial<'_, '_> {
             Measurement::Unknown { .. } if !self.context.measures => (expected, None),
             Measurement::Unknown { at_rate, .. } => (unmeasured(expected.max(at_rate)), None),
         };
-        self.learn(&choice, if run.is_some() { cycles } else { cycles.min(most) });
+        // A run that is stopped would have taken longer than it was allowed.
+        self.trace_measured(&open.choice, fastest, cycles, run.is_some());
+        self.evaluated.frontier.learn(&open, if run.is_some() { cycles } else { cycles.min(unmeasured(most)) });
         let layout = LayoutEffort { is_annealed: false, negotiation: self.negotiation };
-        let routed = Routed { section: Arc::new(section), plan, cycles, run, choice, crowded, layout };
+        let (section, expected, choice) = (Arc::new(section), open.cycles(), open.choice);
+        let routed = Routed { section, plan, cycles, run, choice, expected, crowded, layout };
         if routed.run.is_some() && self.chip.pcus() <= PARAMS.evaluation.few_pcus {
             self.evaluated.near.push((routed.score(), routed.choice.clone()));
         }
-        if self.evaluated.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
+        // What is measured counts before what is extrapolated.
+        let rank = |routed: &Routed| (self.context.measures && routed.run.is_none(), routed.score());
+        if self.evaluated.best.as_ref().is_none_or(|best| rank(&routed) < rank(best)) {
             self.evaluated.best = Some(routed);
+        }
+    }
+
+    fn trace_measured(&mut self, choice: &Choice, fastest: u64, took: u64, is_measured: bool) {
+        let graph = self.graph;
+        self.trace(|| {
+            let shown = match took {
+                u64::MAX => format!("slower than {}", trace::cycles(fastest)),
+                _ if !is_measured => format!("not measured to the end, counts as {}", trace::cycles(took)),
+                _ if took < fastest => format!("{}, the best so far", trace::cycles(took)),
+                _ => format!("{}, fewer bytes", trace::cycles(took)),
+            };
+            format!("placed and routed: {shown}: {}", trace::mapping(choice, graph))
+        });
+    }
+
+    /// Says why the search ends.
+    fn trace_end(&mut self) {
+        let (gap, floor, work) = (self.limits.gap, self.evaluated.floor, self.evaluated.work);
+        let best = self.evaluated.best.as_ref().map_or(0, |best| best.cycles);
+        let is_near = self.is_near_floor();
+        let is_out_of_work = self.work_left() == 0;
+        self.trace(|| match (is_near, is_out_of_work) {
+            (true, _) => {
+                let share = (best as f64 / floor.max(1) as f64 - 1.0) * 100.0;
+                format!("ends: {} is within {:.1} % of the floor ({share:.2} %)", trace::cycles(best), gap * 100.0)
+            }
+            (_, true) => format!("ends: the work is spent ({} steps of the engine)", trace::cycles(work)),
+            _ => "ends: nothing was gained for as long as is worth it".to_owned(),
+        });
+    }
+
+    /// Measures the best to the end, if it was not: whoever takes it needs that run.
+    fn measure_to_the_end(&mut self) {
+        let measures = self.context.measures;
+        let Some(best) = self.evaluated.best.as_mut().filter(|best| measures && best.run.is_none()) else { return };
+        if let Measurement::Takes(cycles, run) = self.context.measure(&best.section, u64::MAX, u64::MAX) {
+            (best.cycles, best.run) = (cycles, Some(run));
         }
     }
 
@@ -486,13 +451,13 @@ impl Trial<'_, '_> {
     fn patience(&self) -> u64 {
         let best = self.evaluated.best.as_ref().map_or(f64::INFINITY, |best| best.cycles as f64);
         let may_gain = (best / self.evaluated.floor.max(1) as f64 - 1.0) * self.part.min(1.0);
-        (self.limits.patience as f64 * (may_gain / PARAMS.evaluation.worth_all_patience).min(1.0)) as u64
+        (self.limits.patience as f64
+            * (may_gain / PARAMS.evaluation.worth_patience).min(PARAMS.evaluation.most_patience)) as u64
     }
 
     /// Whether no mapping is faster than the best by more than the gap.
     fn is_near_floor(&self) -> bool {
-        let near = |best: &Routed| best.cycles as f64 <= self.evaluated.floor as f64 * (1.0 + self.limits.gap);
-        self.evaluated.best.as_ref().is_some_and(near)
+        self.evaluated.is_within(self.limits.gap)
     }
 
     /// Whether there is nothing more to do: the best is near the floor, or the work is spent.
@@ -501,14 +466,14 @@ impl Trial<'_, '_> {
         self.evaluated.best.is_some() && has_enough
     }
 
-    fn lay(&self, choice: &Choice) -> Result<Layout, Unplaced> {
+    fn lay(&self, open: &Open) -> Result<Layout, Unplaced> {
         let (chip, graph, context) = (self.chip, self.graph, self.context);
         context.stop.check();
-        let plan = choice.plan(chip, graph);
+        let plan = open.choice.plan(chip, graph);
         let (section, fullest) = assemble(chip, context.fabric, graph, &plan, context.tiers, self.negotiation, &[])?;
         let crowded = (plan.estimate.link_cycles(chip) as f64 * fullest) as u64 + chip.launch_cycles();
-        let expected = plan.estimate.cycles.max(crowded);
-        Ok(Layout { plan, section, expected, choice: choice.clone() })
+        let expected = open.cycles().max(crowded);
+        Ok(Layout { plan, section, expected, open: open.clone() })
     }
 }
 
@@ -517,16 +482,12 @@ fn layout_work(chip: &Chip) -> u64 {
     PARAMS.evaluation.layout_steps + chip.pcus() * PARAMS.evaluation.layout_steps_per_pcu
 }
 
-/// Whether a choice's stages are mapped as those of an array.
-fn is_array(array: &IndexVec<StageId, Mapping>, choice: &Choice) -> bool {
-    array.iter().eq(choice.picked.iter().map(|candidate| &candidate.mapping))
-}
-
 /// A choice placed and routed with an effort of its own.
 struct RoutedChoice {
     section: Section,
     plan: SectionPlan,
     choice: Choice,
+    expected: u64,
     layout: LayoutEffort,
 }
 
@@ -534,13 +495,13 @@ struct RoutedChoice {
 struct Layout {
     plan: SectionPlan,
     section: Section,
-    /// Cycles by the estimate, or what its fullest link or port needs if that is more.
+    /// Cycles on an ideal network or as estimated, or what its fullest link or port needs if that is more.
     expected: u64,
-    choice: Choice,
+    open: Open,
 }
 
 impl Layout {
     fn is_crowded(&self) -> bool {
-        self.expected > self.plan.estimate.cycles
+        self.expected > self.open.cycles()
     }
 }

@@ -14,7 +14,7 @@ use crate::workload::{OperatorId, Workload};
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::chosen::Chosen;
 use super::context::{Effort, SearchContext};
-use super::evaluate::{Evaluated, EvaluationLevel, optimistic};
+use super::evaluated::{Evaluated, EvaluationLevel, optimistic};
 use super::links::Sequences;
 use super::plan::{NoPlan, outline, plan};
 use super::planned::{Among, Planned, Request};
@@ -87,6 +87,8 @@ pub(crate) struct PartitionRequest {
     pub singles: bool,
     /// Sections of several.
     pub fused: bool,
+    /// How much effort the search spends in the end.
+    pub effort: Effort,
 }
 
 /// A graph as one section.
@@ -143,7 +145,7 @@ impl<'a> Partitioner<'a> {
             return Ok(partitioner);
         }
         let is_small = context.measures
-            && context.effort >= Effort::Full
+            && requested.effort >= Effort::Full
             && context.chip.pcus() * partitioner.planned.len() as u64 <= PARAMS.partition.all_measured_pcus;
         if fused && !is_small && n <= PARAMS.partition.most_listed {
             partitioner.plan_lazily(context, requested)?;
@@ -349,7 +351,7 @@ impl<'a> Partitioner<'a> {
         };
         let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
         let planned = planned.into_iter().collect::<Result<_, _>>()?;
-        let requested = PartitionRequest { singles: false, fused: true };
+        let requested = PartitionRequest { singles: false, fused: true, effort: context.effort };
         Ok(Self {
             workload,
             saved_by_looping: vec![0; runs.len()],
@@ -361,6 +363,14 @@ impl<'a> Partitioner<'a> {
             bounds: None,
             sequences: None,
         })
+    }
+
+    /// Goes on at more effort: what was evaluated is evaluated further, and what prefetching makes of new mappings is not known.
+    pub(crate) fn go_on(&mut self, context: &SearchContext<'_>) {
+        self.planned.iter_mut().flatten().for_each(Planned::go_on);
+        if self.sequences.is_some() {
+            self.sequences = Some(Sequences::new(context));
+        }
     }
 
     /// Every run of a pinned partition.
@@ -416,7 +426,7 @@ impl<'a> Partitioner<'a> {
         }
         let mut requested: Vec<(usize, EvaluationLevel)> = Vec::new();
         if self.bounds.is_none() {
-            requested.extend(first.iter().map(|&run| (run, EvaluationLevel::Low)));
+            requested.extend(first.iter().map(|&run| (run, EvaluationLevel::Ideal)));
             // A loop over a whole block is one candidate beside many partitions of it: searched in full, whatever its estimate and
             // what its first mapping shows.
             let is_loop =
@@ -427,7 +437,7 @@ impl<'a> Partitioner<'a> {
             let of_singles = if self.requested.singles {
                 Some(EvaluationLevel::Full)
             } else {
-                is_short.then_some(EvaluationLevel::Low)
+                is_short.then_some(EvaluationLevel::Ideal)
             };
             if let Some(level) = of_singles {
                 requested.extend(self.singles().into_iter().map(|run| (run, level)));
@@ -444,7 +454,7 @@ impl<'a> Partitioner<'a> {
             };
             let below =
                 |level: EvaluationLevel| best.iter().copied().filter(|&run| !is_at(run, level)).collect::<Vec<usize>>();
-            let (unseen, shallow) = (below(EvaluationLevel::Low), below(EvaluationLevel::Full));
+            let (unseen, shallow) = (below(EvaluationLevel::Ideal), below(EvaluationLevel::Full));
             // Joined before any is evaluated in full.
             if unseen.is_empty() && self.join_neighbours(context, &best) {
                 continue;
@@ -456,7 +466,7 @@ impl<'a> Partitioner<'a> {
                 return Ok(self.not_slower(best, context));
             }
             let (unrouted, level) =
-                if unseen.is_empty() { (shallow, EvaluationLevel::Full) } else { (unseen, EvaluationLevel::Low) };
+                if unseen.is_empty() { (shallow, EvaluationLevel::Full) } else { (unseen, EvaluationLevel::Ideal) };
             self.route(&unrouted, level, context);
         }
     }
@@ -473,7 +483,7 @@ impl<'a> Partitioner<'a> {
         runs.iter().filter_map(of_run).fold(0, u64::saturating_add)
     }
 
-    pub(super) fn route(&mut self, runs: &[usize], level: EvaluationLevel, context: &SearchContext<'_>) {
+    pub(crate) fn route(&mut self, runs: &[usize], level: EvaluationLevel, context: &SearchContext<'_>) {
         self.route_each(runs.iter().map(|&run| (run, level)), context);
     }
 

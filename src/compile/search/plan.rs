@@ -26,25 +26,17 @@ pub(crate) enum NoPlan {
 }
 
 /// Finds the choices of a section that are worth evaluating, by score, best first: of every loop order and residency the best, and
-/// the best if computing were dearer than thought. Where the effort finds nothing that fits, more is tried before that is said.
+/// the best if computing were dearer than thought.
 pub(crate) fn plan(context: &SectionSearch<'_>, effort: Effort) -> Result<Vec<Choice>, NoPlan> {
-    match plan_once(context, WalkLimits::of(effort)) {
-        Err(NoPlan::Pcus(_) | NoPlan::Sram(_)) if effort < Effort::Thorough => {
-            plan_once(context, WalkLimits::of(Effort::Thorough))
-        }
-        found => found,
-    }
+    plan_within(context, WalkLimits::of(effort))
 }
 
 /// The same from few nests: of many possible sections of a large graph, those that may be chosen are planned again.
 pub(super) fn outline(context: &SectionSearch<'_>) -> Result<Vec<Choice>, NoPlan> {
-    match plan_once(context, PARAMS.nests.outlined) {
-        Err(NoPlan::Pcus(_) | NoPlan::Sram(_)) => plan_once(context, WalkLimits::of(Effort::Low)),
-        found => found,
-    }
+    plan_within(context, PARAMS.nests.outlined)
 }
 
-fn plan_once(context: &SectionSearch<'_>, limits: WalkLimits) -> Result<Vec<Choice>, NoPlan> {
+fn plan_within(context: &SectionSearch<'_>, limits: WalkLimits) -> Result<Vec<Choice>, NoPlan> {
     let SectionSearch { chip, graph, .. } = *context;
     for stage in graph.stages.ids() {
         let dtype = graph.stage_dtype(stage);

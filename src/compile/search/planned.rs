@@ -9,7 +9,8 @@ use crate::index::Id;
 use crate::program::SectionGraph;
 
 use super::context::SearchContext;
-use super::evaluate::{Evaluated, EvaluationLevel, Isomorphic, Routed, evaluate_choices};
+use super::evaluate::evaluate_choices;
+use super::evaluated::{Evaluated, EvaluationLevel, Isomorphic, Routed};
 use super::plan::plan;
 use super::space::{Choice, SectionSearch};
 
@@ -60,7 +61,8 @@ impl<'a> Planned<'a> {
     /// to evaluate it as far as `level`: a section that takes a small part of them is not worth full effort.
     pub(super) fn prepare(&mut self, context: &SearchContext<'_>, level: EvaluationLevel, cycles: u64) -> Request {
         let part = self.score() as f64 / cycles as f64;
-        if !self.is_refined {
+        let is_near_floor = self.evaluated.as_ref().is_some_and(|evaluated| evaluated.is_near_floor(context.effort));
+        if !self.is_refined && !is_near_floor {
             self.is_refined = true;
             let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
             let search = SectionSearch { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
@@ -68,11 +70,24 @@ impl<'a> Planned<'a> {
                 && let Ok(choices) = plan(&search, context.effort)
             {
                 self.choices = choices.into();
+                if let Some(evaluated) = &mut self.evaluated {
+                    evaluated.add(&self.choices);
+                }
             }
         }
         let is_worth = part >= PARAMS.partition.worth_full_evaluation;
-        let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.level < level && is_worth);
-        Request { level, part, evaluate: is_due.then_some(if is_worth { level } else { EvaluationLevel::Low }) }
+        let wanted = if is_worth { level } else { level.min(EvaluationLevel::Low) };
+        let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.level < wanted);
+        Request { level, part, evaluate: is_due.then_some(wanted) }
+    }
+
+    /// Goes on at more effort.
+    pub(super) fn go_on(&mut self) {
+        self.is_refined = false;
+        self.measured_saving = None;
+        if let Some(evaluated) = &mut self.evaluated {
+            evaluated.go_on();
+        }
     }
 
     /// Places, routes and measures its choices as far as is asked, and keeps the fastest.
@@ -148,6 +163,18 @@ impl<'a> Planned<'a> {
         let measured = run.map(|run| run.cycles.saturating_sub(run.tier_busy_cycles[tier.index()]));
         let estimated = || self.choices.iter().map(|choice| choice.estimate.idle_memory_cycles).max();
         measured.or_else(estimated).unwrap_or(0)
+    }
+
+    /// What was decided of it, one line each.
+    pub(super) fn decisions(&self) -> Vec<String> {
+        match &self.evaluated {
+            Some(evaluated) => evaluated.trace.lines().to_vec(),
+            None => {
+                let estimated = self.choices.first().map_or(0, |choice| choice.estimate.cycles);
+                let estimated = super::trace::cycles(estimated);
+                vec![format!("not run: {estimated} cycles by estimate, and other partitions take less")]
+            }
+        }
     }
 
     /// It, placed and routed.

@@ -52,8 +52,7 @@ impl Choice {
 
     /// Whether its stages are mapped as those of another.
     pub(crate) fn has_array_of(&self, other: &Self) -> bool {
-        let mappings = |choice: &Self| choice.picked.iter().map(|candidate| candidate.mapping).collect::<Vec<_>>();
-        mappings(self) == mappings(other)
+        self.picked.iter().map(|candidate| candidate.mapping).eq(other.picked.iter().map(|candidate| candidate.mapping))
     }
 
     /// Firings of all lockstep groups: what measuring it takes grows with them.

@@ -147,7 +147,7 @@ struct Known {
 pub(super) fn walk(search: &SectionSearch<'_>, limits: WalkLimits) -> Walked {
     let mut walk = Walk::new(search);
     let mut rectangles = walk.whole_grids();
-    while walk.spent < limits.priced {
+    while walk.spent < if walk.best < u64::MAX { limits.priced } else { limits.priced_until_one_fits } {
         let chosen = cheapest_of_sizes(&rectangles);
         if chosen.is_empty() {
             break;
@@ -184,7 +184,7 @@ fn cheapest_of_sizes(rectangles: &[Rectangle]) -> Vec<usize> {
             *of_size = at;
         }
     }
-    // From large to small: one counts if it is cheaper than all larger ones, by the hull.
+    // From small to large: a size counts if it is cheaper than all larger ones, by the hull.
     let points: Vec<(f64, Price, usize)> =
         least.into_iter().map(|(size, at)| (f64::from(size), rectangles[at].price, at)).collect();
     let slope = |(from, to): (&(f64, Price, usize), &(f64, Price, usize))| match (from.1, to.1) {

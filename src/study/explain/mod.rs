@@ -2,6 +2,7 @@
 
 mod additions;
 mod base;
+mod decisions;
 mod entries;
 mod pictures;
 mod sections;
@@ -19,6 +20,7 @@ use crate::program::divided_over_tiers;
 use super::inputs::{Inputs, run, run_all, run_plain};
 use additions::Addition;
 pub use base::Question;
+pub use decisions::{SearchDecisions, decisions};
 pub use entries::{
     AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,
 };

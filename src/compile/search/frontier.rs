@@ -1,0 +1,136 @@
+//! The mappings of a section that wait to be placed, in the order of what they are expected to take.
+//!
+//! What a mapping takes is known in steps, each dearer than the one before: its estimate in closed form, its run on an ideal
+//! network ([`super::ideal_network`]), and its measurement, placed and routed. A mapping is expected to take what the last known
+//! step says, times the ratios to later steps that similar mappings have shown ([`super::trend`]).
+//!
+//! Invariant: ratios order the mappings; what discards one is its lower bound alone.
+
+use crate::compile::mapping::estimate::Estimate;
+
+use super::ideal_network::{IdealRun, Identity};
+use super::space::Choice;
+use super::trend::{Features, Trend};
+
+/// A mapping that waits to be placed.
+#[derive(Debug, Clone)]
+pub(super) struct Open {
+    pub(super) choice: Choice,
+    features: Features,
+    /// What its run on an ideal network has shown; `None` before it.
+    pub(super) ideal: Option<IdealRun>,
+    /// Worked out, it is the same as another that was run.
+    is_repeated: bool,
+}
+
+impl Open {
+    /// Cycles on an ideal network, or else as estimated; `u64::MAX` where it comes to no end.
+    pub(super) fn cycles(&self) -> u64 {
+        self.ideal.map_or(self.choice.estimate.cycles, |ideal| ideal.cycles.unwrap_or(u64::MAX))
+    }
+}
+
+/// The mappings that wait, and what others have shown of them.
+#[derive(Debug, Default)]
+pub(super) struct Frontier {
+    /// Those that wait.
+    open: Vec<Open>,
+    /// Those that were placed, or could not be.
+    seen: Vec<Choice>,
+    /// What those are, worked out, that were run on an ideal network: choices may differ in what changes nothing.
+    run: Vec<Identity>,
+    /// Measured cycles over those on an ideal network.
+    measured: Trend,
+    /// Cycles on an ideal network over those estimated.
+    ideal: Trend,
+}
+
+impl Frontier {
+    /// A frontier of some choices.
+    pub(super) fn new(choices: &[Choice]) -> Self {
+        let mut frontier = Self::default();
+        frontier.add(choices.iter().cloned());
+        frontier
+    }
+
+    /// Adds choices that are not known. Whether there are any.
+    pub(super) fn add(&mut self, choices: impl IntoIterator<Item = Choice>) -> bool {
+        let before = self.open.len();
+        for choice in choices {
+            if !self.seen.contains(&choice) && !self.open.iter().any(|open| open.choice == choice) {
+                self.open.push(Open { features: Features::of(&choice), choice, ideal: None, is_repeated: false });
+            }
+        }
+        self.open.len() > before
+    }
+
+    /// Drops those that cannot win or are repeated, and puts the others in the order of `key`; of equals the first stays first.
+    pub(super) fn order<K: Ord>(&mut self, may_win: impl Fn(&Choice) -> bool, key: impl Fn(u64, &Open) -> K) {
+        self.open.retain(|open| !open.is_repeated && may_win(&open.choice));
+        let mut ordered: Vec<(K, Open)> = Vec::with_capacity(self.open.len());
+        for open in std::mem::take(&mut self.open) {
+            ordered.push((key(self.expected(&open), &open), open));
+        }
+        ordered.sort_by(|a, b| a.0.cmp(&b.0));
+        self.open = ordered.into_iter().map(|(_, open)| open).collect();
+    }
+
+    /// What one of those that wait is expected to score.
+    pub(super) fn expected(&self, open: &Open) -> u64 {
+        let ideal = if open.ideal.is_some() { 1.0 } else { self.ideal.ratio(&open.features) };
+        let measured = self.measured.ratio(&open.features);
+        let Estimate { score, cycles, .. } = open.choice.estimate;
+        ((open.cycles() as f64 * ideal * measured) as u64).saturating_add(score - cycles)
+    }
+
+    /// The first `most` in their order of those that are asked for, each of another array of PCUs: their places.
+    pub(super) fn first_of_arrays(&self, most: usize, is_asked_for: impl Fn(&Open) -> bool) -> Vec<usize> {
+        let mut picked: Vec<usize> = Vec::new();
+        for (at, open) in self.open.iter().enumerate().filter(|(_, open)| is_asked_for(open)) {
+            if picked.len() == most {
+                break;
+            }
+            if !picked.iter().any(|&other| self.open[other].choice.has_array_of(&open.choice)) {
+                picked.push(at);
+            }
+        }
+        picked
+    }
+
+    /// The first `most` in their order that were not run on an ideal network: their places.
+    pub(super) fn first_unrun(&self, most: usize) -> Vec<usize> {
+        (0..self.open.len()).filter(|&at| self.open[at].ideal.is_none()).take(most).collect()
+    }
+
+    /// One of those that wait.
+    pub(super) fn get(&self, at: usize) -> &Open {
+        &self.open[at]
+    }
+
+    /// Remembers what one of those that wait has shown on an ideal network.
+    pub(super) fn add_ideal_run(&mut self, at: usize, run: IdealRun, identity: Identity) {
+        let open = &mut self.open[at];
+        open.ideal = Some(run);
+        open.is_repeated = self.run.contains(&identity);
+        if open.is_repeated {
+            return;
+        }
+        self.run.push(identity);
+        if let Some(cycles) = run.cycles {
+            self.ideal.add(open.features.clone(), cycles as f64 / open.choice.estimate.cycles.max(1) as f64);
+        }
+    }
+
+    /// Takes some of those that wait, by their places, rising: they are seen.
+    pub(super) fn take(&mut self, places: &[usize]) -> Vec<Open> {
+        let mut taken: Vec<Open> = places.iter().rev().map(|&at| self.open.remove(at)).collect();
+        taken.reverse();
+        self.seen.extend(taken.iter().map(|open| open.choice.clone()));
+        taken
+    }
+
+    /// Remembers how much longer than on an ideal network a mapping was measured to take, at least.
+    pub(super) fn learn(&mut self, open: &Open, cycles: u64) {
+        self.measured.add(open.features.clone(), cycles as f64 / open.cycles().max(1) as f64);
+    }
+}

@@ -1,0 +1,58 @@
+//! Runs of mappings on an ideal network: in the event engine, before they have places and routes.
+//!
+//! Stages, buffers, credits and memory tiers are simulated as in a measurement; transfers over links and through ports take no
+//! time. A run takes a tenth of what placing and routing a mapping does, and shows what estimates in closed form leave out: how
+//! lockstep groups of unequal work wait for each other, how a pipeline of few row tiles fills, and how streams share memory.
+
+use crate::arch::Chip;
+use crate::compile::mapping::plan::SectionPlan;
+use crate::compile::physical::assemble::unplaced;
+use crate::index::IndexVec;
+use crate::program::{BufferId, BufferSpec, Mapping, Nest, SectionGraph, StageId};
+use crate::sim::Measurement;
+
+use super::context::SearchContext;
+use super::space::Choice;
+
+/// What a run on an ideal network has shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdealRun {
+    /// Cycles, launch included: of the run, or what the busiest stage takes among links and ports that are as full as
+    /// estimated, if that is more. `None` where it comes to no end.
+    pub(super) cycles: Option<u64>,
+    /// Work, in steps of the event engine.
+    pub(super) work: u64,
+}
+
+/// What fixes the section that a choice becomes, but for its places and routes.
+#[derive(Debug, PartialEq)]
+pub(super) struct Identity {
+    nest: Nest,
+    mappings: IndexVec<StageId, Mapping>,
+    buffers: IndexVec<BufferId, BufferSpec>,
+    covers: u64,
+}
+
+/// Runs a mapping on an ideal network, up to so much work, and tells what it is. It comes to no end if it has more streams than the
+/// chip has address generators.
+pub(super) fn run_on_ideal_network(
+    context: &SearchContext<'_>,
+    chip: &Chip,
+    graph: &SectionGraph<'_>,
+    choice: &Choice,
+    most_work: u64,
+) -> (IdealRun, Identity) {
+    context.stop.check();
+    let plan = choice.plan(chip, graph);
+    let section = unplaced(chip, graph, &plan, context.tiers);
+    let SectionPlan { nest, mappings, buffers, covers, .. } = plan;
+    let identity = Identity { nest, mappings, buffers, covers };
+    let Some(section) = section else { return (IdealRun { cycles: None, work: 0 }, identity) };
+    let among_links = chip.launch_cycles().saturating_add(choice.estimate.busy_cycles);
+    let run = match context.measure(&section, u64::MAX, most_work) {
+        Measurement::Takes(cycles, run) => IdealRun { cycles: Some(cycles.max(among_links)), work: run.work },
+        Measurement::TooLong(work) => IdealRun { cycles: None, work },
+        Measurement::Unknown { work, at_rate } => IdealRun { cycles: Some(at_rate.max(choice.estimate.cycles)), work },
+    };
+    (run, identity)
+}
