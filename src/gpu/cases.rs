@@ -44,12 +44,8 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
     let sum = |parts: Vec<Part>| parts.iter().map(|(_, cycles)| cycles).sum::<f64>();
     let cycles = match *case {
         Case::Prefill(of) => sum(serving::prefill(gpu, &of, rate(gpu, of.dtype)?)),
-        Case::Decode(of) => sum(serving::decode(gpu, &of, 1)),
-        // Libraries have both kernels: the first splits the cache, the second has tiles of queries.
-        Case::Extend { call: of, new } => {
-            let extended = sum(serving::extend(gpu, &of, new, rate(gpu, of.dtype)?));
-            sum(serving::decode(gpu, &of, new)).min(extended)
-        }
+        Case::Decode(of) => sum(serving::decode(gpu, &of, 1, rate(gpu, of.dtype)?)),
+        Case::Extend { call: of, new } => sum(serving::decode(gpu, &of, new, rate(gpu, of.dtype)?)),
         Case::Experts(of) => sum(serving::experts(gpu, &of, rate(gpu, of.dtype)?)),
         Case::Gemm { dtype, m, n, k } => {
             let product = product(gpu, dtype, (m, n, k))?;

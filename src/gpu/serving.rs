@@ -7,6 +7,7 @@ use super::attention::{self, Scores};
 use super::experts::{Experts, loads};
 use super::gemm::{self, Product};
 use super::stream;
+use super::time::{KernelTime, Limit};
 
 /// Vector operations an element that rotates a position into queries and keys.
 const ROTARY_OPERATIONS: f64 = 6.0;
@@ -68,42 +69,116 @@ pub(super) fn prefill(gpu: &Gpu, of: &AttentionCall, macs_per_cycle: f64) -> Vec
     vec![call(gpu), part(gpu, "rotary and cache", rotate.cycles), part(gpu, "flash attention", flash.cycles)]
 }
 
-/// Several new tokens of each sequence, the last of its cache, as tiles of queries that pass over the keys: flash attention.
-pub(super) fn extend(gpu: &Gpu, of: &AttentionCall, new: u64, macs_per_cycle: f64) -> Vec<Part> {
-    let moved = 2.0 * of.bytes(of.tokens, of.kv_heads) + 2.0 * of.bytes(new, of.heads);
-    let scores = Scores { queries: new, ..of.prompt_scores() };
-    let flash = attention::forward(gpu, &gpu.serving.prefill, &scores, macs_per_cycle, moved);
-    vec![call(gpu), part(gpu, "flash attention", flash.cycles)]
+/// Attention of new tokens, the last of each sequence, over the keys and values that a cache holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OverCache {
+    /// Data type rate: multiply-accumulates of an SM a cycle.
+    pub(super) macs_per_cycle: f64,
+    /// Sequences, each with a cache of its own.
+    pub(super) sequences: u64,
+    /// New tokens of a sequence.
+    pub(super) new: u64,
+    /// Tokens of a cache, the new ones among them.
+    pub(super) keys: u64,
+    /// Heads of the queries.
+    pub(super) heads: u64,
+    /// Heads of keys and values.
+    pub(super) kv_heads: u64,
+    /// Width of a head.
+    pub(super) head_dim: u64,
+    /// Bytes of a key and a value of one head, as the cache stores them.
+    pub(super) pair_bytes: f64,
+    /// Bytes from and to memory.
+    pub(super) moved_bytes: f64,
 }
 
-/// New tokens of a sequence, one or a few. A thread block has queries that share a head of keys, or one query where more share a
-/// head than the grouped kernel takes; where blocks are fewer than the chip holds, each has a part of the cache.
-pub(super) fn decode(gpu: &Gpu, of: &AttentionCall, new: u64) -> Vec<Part> {
-    let stack = &gpu.serving;
-    let group = of.heads / of.kv_heads;
-    let grouped = group > 1 && group <= stack.most_grouped;
-    let (blocks, block_us, most_resident) = if grouped {
-        (of.batch * of.kv_heads * (group * new).div_ceil(stack.group_tile), stack.group_block_us, stack.groups_per_sm)
-    } else {
-        (of.batch * of.heads * new, stack.head_block_us, stack.heads_per_sm)
-    };
-    let parts = (gpu.sm.count * most_resident / blocks).clamp(1, of.tokens.div_ceil(stack.part_keys));
-    let resident = (blocks * parts).div_ceil(gpu.sm.count).min(most_resident);
-    let of_block = 2.0 * of.bytes(of.tokens, 1) / of.batch as f64;
-    let rate = stack.sm_gb_per_s * 1e9 / gpu.clock_hz as f64 / resident as f64;
-    let fixed = gpu.cycles_of_us(block_us);
-    let each = fixed + of_block / parts as f64 / rate;
-    let waves = (blocks * parts).div_ceil(gpu.sm.count * resident) as f64;
-    let moved = 2.0 * of.bytes(of.tokens, of.kv_heads) + 2.0 * of.bytes(new, of.heads + of.kv_heads);
-    let memory = moved / gpu.memory_bytes_per_cycle() + gpu.latency_cycles();
-    let l2 = blocks as f64 * of_block / gpu.l2.bytes_per_cycle as f64 + gpu.latency_cycles();
-    let kernel = (waves * each).max(memory.max(l2) + fixed);
-    let mut list = vec![call(gpu), part(gpu, "attention over the cache", kernel)];
-    if parts > 1 {
-        let partial = (blocks * parts * of.head_dim * 4) as f64;
-        list.push(part(gpu, "sum of the parts", stream::time(gpu, 0.0, partial, partial / 4.0).cycles));
+impl OverCache {
+    /// A call whose queries, caches and results lie in memory.
+    pub(super) fn of(call: &AttentionCall, new: u64, macs_per_cycle: f64) -> Self {
+        Self {
+            macs_per_cycle,
+            sequences: call.batch,
+            new,
+            keys: call.tokens,
+            heads: call.heads,
+            kv_heads: call.kv_heads,
+            head_dim: call.head_dim,
+            pair_bytes: 2.0 * (call.head_dim * call.dtype.bytes()) as f64,
+            moved_bytes: 2.0 * call.bytes(call.tokens, call.kv_heads)
+                + 2.0 * call.bytes(new, call.heads + call.kv_heads),
+        }
     }
-    list
+
+    /// The kernel that a library runs: with one new token that of decoding; with several the faster of that and of tiles of
+    /// queries that pass over the keys (flash attention).
+    pub(super) fn time(&self, gpu: &Gpu) -> KernelTime {
+        let decoded = self.decode(gpu);
+        if self.new == 1 {
+            return decoded;
+        }
+        let scores = Scores {
+            instances: self.sequences * self.heads,
+            queries: self.new,
+            keys: self.keys,
+            head_dim: self.head_dim,
+            causal: true,
+        };
+        let tiled = attention::forward(gpu, &gpu.serving.prefill, &scores, self.macs_per_cycle, self.moved_bytes);
+        if tiled.cycles < decoded.cycles { tiled } else { decoded }
+    }
+
+    /// The kernel of decoding (flash-decoding). A thread block has queries that share a head of keys, or one query where more share
+    /// a head than the grouped kernel takes; where blocks are fewer than the chip holds, each has a part of the cache, and
+    /// another kernel adds the parts up.
+    fn decode(&self, gpu: &Gpu) -> KernelTime {
+        let stack = &gpu.serving;
+        let group = self.heads / self.kv_heads;
+        let grouped = group > 1 && group <= stack.most_grouped;
+        let (blocks, block_us, most_resident) = if grouped {
+            let blocks = self.sequences * self.kv_heads * (group * self.new).div_ceil(stack.group_tile);
+            (blocks, stack.group_block_us, stack.groups_per_sm)
+        } else {
+            (self.sequences * self.heads * self.new, stack.head_block_us, stack.heads_per_sm)
+        };
+        let sms = gpu.sm.count;
+        let parts = (sms * most_resident / blocks).clamp(1, self.keys.div_ceil(stack.part_keys));
+        let resident = (blocks * parts).div_ceil(sms).min(most_resident);
+        let of_block = self.keys as f64 * self.pair_bytes;
+        let rate = stack.sm_gb_per_s * 1e9 / gpu.clock_hz as f64 / resident as f64;
+        let fixed = gpu.cycles_of_us(block_us);
+        let each = fixed + of_block / parts as f64 / rate;
+        let waves = (blocks * parts).div_ceil(sms * resident) as f64;
+        let busiest = waves * each;
+        let memory = self.moved_bytes / gpu.memory_bytes_per_cycle() + gpu.latency_cycles() + fixed;
+        let l2_bytes = blocks as f64 * of_block + self.moved_bytes;
+        let l2 = blocks as f64 * of_block / gpu.l2.bytes_per_cycle as f64 + gpu.latency_cycles() + fixed;
+        let mut longest = (busiest, Limit::Compute);
+        for limit in [(l2, Limit::L2), (memory, Limit::Memory)] {
+            if limit.0 > longest.0 {
+                longest = limit;
+            }
+        }
+        let mut time = KernelTime::of(longest.0, longest.1);
+        time.busiest = busiest;
+        time.mean = (blocks * parts) as f64 / (sms * resident) as f64 * each;
+        time.sms = (blocks * parts).min(sms);
+        time.l2_bytes = l2_bytes;
+        time.shape = format!("{blocks} thread blocks over a cache");
+        if parts > 1 {
+            let partial = (blocks * parts * self.head_dim * 4) as f64;
+            let sum = stream::time(gpu, 0.0, partial, partial / 4.0);
+            time.cycles += sum.cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us);
+            time.l2_bytes += 2.0 * partial;
+            time.shape.push_str(&format!(", each in {parts} parts of the keys"));
+        }
+        time
+    }
+}
+
+/// New tokens of a sequence, one or a few, over its cache.
+pub(super) fn decode(gpu: &Gpu, of: &AttentionCall, new: u64, macs_per_cycle: f64) -> Vec<Part> {
+    let time = OverCache::of(of, new, macs_per_cycle).time(gpu);
+    vec![call(gpu), part(gpu, "attention over the cache", time.cycles)]
 }
 
 /// A layer of experts: tokens are sorted by expert and gathered, two grouped products with a gated function between them,

@@ -66,6 +66,7 @@ mod saved;
 mod search;
 mod sequences;
 mod serving;
+mod serving_alone;
 mod serving_experts;
 mod serving_hybrids;
 mod serving_rounds;
