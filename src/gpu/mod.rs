@@ -10,10 +10,13 @@ mod cache;
 mod calls;
 mod capacity;
 mod cases;
+mod expert_layer;
 mod experts;
+mod format;
 mod gemm;
 mod kernel;
 mod kernels;
+mod latent;
 mod launches;
 mod serving;
 mod sparse;
@@ -36,6 +39,8 @@ pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
 pub use self::cases::{Case, seconds};
 pub use self::experts::{Experts, Skew};
+pub use self::format::ProductFormat;
+pub use self::latent::LatentCall;
 pub use self::serving::AttentionCall;
 
 use self::account::Timed;
@@ -236,6 +241,7 @@ impl Timer<'_> {
                 head_dim: form.k,
                 pair_bytes: 2.0 * form.k as f64 * self.bytes(keys) / elements,
                 moved_bytes: moved,
+                window: None,
             };
             of.time(gpu)
         } else {

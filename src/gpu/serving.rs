@@ -1,11 +1,11 @@
-//! Calls of an inference stack: attention over a prompt or a cache, and a layer of experts, each as a list of kernels.
+//! Calls of an inference stack: attention over a prompt or a cache, each as a list of kernels.
+
+use std::fmt::Write as _;
 
 use crate::arch::Gpu;
 use crate::units::Dtype;
 
 use super::attention::{self, Scores};
-use super::experts::{Experts, loads};
-use super::gemm::{self, Product};
 use super::stream;
 use super::time::{KernelTime, Limit};
 
@@ -27,6 +27,8 @@ pub struct AttentionCall {
     pub kv_heads: u64,
     /// Width of a head.
     pub head_dim: u64,
+    /// Keys before a query that it meets, itself among them; all of them if not given.
+    pub window: Option<u64>,
 }
 
 impl AttentionCall {
@@ -42,6 +44,7 @@ impl AttentionCall {
             keys: self.tokens,
             head_dim: self.head_dim,
             causal: true,
+            window: self.window,
         }
     }
 }
@@ -49,12 +52,12 @@ impl AttentionCall {
 /// One kernel of a call: its name, and its cycles with ramp and gap.
 pub(super) type Part = (&'static str, f64);
 
-fn part(gpu: &Gpu, name: &'static str, cycles: f64) -> Part {
+pub(super) fn part(gpu: &Gpu, name: &'static str, cycles: f64) -> Part {
     (name, cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us))
 }
 
 /// Cycles of a call outside its kernels.
-fn call(gpu: &Gpu) -> Part {
+pub(super) fn call(gpu: &Gpu) -> Part {
     ("call", gpu.cycles_of_us(gpu.serving.call_us))
 }
 
@@ -66,13 +69,17 @@ pub(super) fn prefill(gpu: &Gpu, of: &AttentionCall, macs_per_cycle: f64) -> Vec
     let moved = packed + of.bytes(of.tokens, of.heads);
     let scores = of.prompt_scores();
     let flash = attention::forward(gpu, &gpu.serving.prefill, &scores, macs_per_cycle, moved);
-    vec![call(gpu), part(gpu, "rotary and cache", rotate.cycles), part(gpu, "flash attention", flash.cycles)]
+    let mut list = vec![call(gpu)];
+    list.extend((0..gpu.serving.prompt_kernels).map(|_| part(gpu, "offsets", 2.0 * gpu.latency_cycles())));
+    list.push(part(gpu, "rotary and cache", rotate.cycles));
+    list.push(part(gpu, "flash attention", flash.cycles));
+    list
 }
 
 /// Attention of new tokens, the last of each sequence, over the keys and values that a cache holds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OverCache {
-    /// Data type rate: multiply-accumulates of an SM a cycle.
+    /// Multiply-accumulates of an SM a cycle.
     pub(super) macs_per_cycle: f64,
     /// Sequences, each with a cache of its own.
     pub(super) sequences: u64,
@@ -90,11 +97,14 @@ pub(super) struct OverCache {
     pub(super) pair_bytes: f64,
     /// Bytes from and to memory.
     pub(super) moved_bytes: f64,
+    /// Keys that the new tokens meet, the last ones of a cache; all of them if not given.
+    pub(super) window: Option<u64>,
 }
 
 impl OverCache {
     /// A call whose queries, caches and results lie in memory.
     pub(super) fn of(call: &AttentionCall, new: u64, macs_per_cycle: f64) -> Self {
+        let met = call.window.map_or(call.tokens, |window| (window + new - 1).min(call.tokens));
         Self {
             macs_per_cycle,
             sequences: call.batch,
@@ -104,8 +114,8 @@ impl OverCache {
             kv_heads: call.kv_heads,
             head_dim: call.head_dim,
             pair_bytes: 2.0 * (call.head_dim * call.dtype.bytes()) as f64,
-            moved_bytes: 2.0 * call.bytes(call.tokens, call.kv_heads)
-                + 2.0 * call.bytes(new, call.heads + call.kv_heads),
+            moved_bytes: 2.0 * call.bytes(met, call.kv_heads) + 2.0 * call.bytes(new, call.heads + call.kv_heads),
+            window: call.window,
         }
     }
 
@@ -122,6 +132,7 @@ impl OverCache {
             keys: self.keys,
             head_dim: self.head_dim,
             causal: true,
+            window: self.window,
         };
         let tiled = attention::forward(gpu, &gpu.serving.prefill, &scores, self.macs_per_cycle, self.moved_bytes);
         if tiled.cycles < decoded.cycles { tiled } else { decoded }
@@ -143,10 +154,16 @@ impl OverCache {
         let sms = gpu.sm.count;
         let parts = (sms * most_resident / blocks).clamp(1, self.keys.div_ceil(stack.part_keys));
         let resident = (blocks * parts).div_ceil(sms).min(most_resident);
-        let of_block = self.keys as f64 * self.pair_bytes;
+        let met = self.window.map_or(self.keys, |window| (window + self.new - 1).min(self.keys)) as f64;
+        let of_block = met * self.pair_bytes;
         let rate = stack.sm_gb_per_s * 1e9 / gpu.clock_hz as f64 / resident as f64;
         let fixed = gpu.cycles_of_us(block_us);
-        let each = fixed + of_block / parts as f64 / rate;
+        // Parts outside a window have nothing to read; the longest part has as many of its keys as it can.
+        let of_part = self.keys as f64 / parts as f64;
+        let read = met.min(of_part);
+        let by_keys = if grouped { gpu.cycles_of_us(stack.group_key_ns / 1e3) * read } else { 0.0 };
+        let skipped = gpu.cycles_of_us(stack.skipped_key_ns / 1e3) * (of_part - read);
+        let each = fixed + (read * self.pair_bytes / rate).max(by_keys) + skipped;
         let waves = (blocks * parts).div_ceil(sms * resident) as f64;
         let busiest = waves * each;
         let memory = self.moved_bytes / gpu.memory_bytes_per_cycle() + gpu.latency_cycles() + fixed;
@@ -163,13 +180,14 @@ impl OverCache {
         time.mean = (blocks * parts) as f64 / (sms * resident) as f64 * each;
         time.sms = (blocks * parts).min(sms);
         time.l2_bytes = l2_bytes;
+        time.over_cache = true;
         time.shape = format!("{blocks} thread blocks over a cache");
         if parts > 1 {
             let partial = (blocks * parts * self.head_dim * 4) as f64;
             let sum = stream::time(gpu, 0.0, partial, partial / 4.0);
             time.cycles += sum.cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us);
             time.l2_bytes += 2.0 * partial;
-            time.shape.push_str(&format!(", each in {parts} parts of the keys"));
+            let _ = write!(time.shape, ", each in {parts} parts of the keys");
         }
         time
     }
@@ -179,49 +197,4 @@ impl OverCache {
 pub(super) fn decode(gpu: &Gpu, of: &AttentionCall, new: u64, macs_per_cycle: f64) -> Vec<Part> {
     let time = OverCache::of(of, new, macs_per_cycle).time(gpu);
     vec![call(gpu), part(gpu, "attention over the cache", time.cycles)]
-}
-
-/// A layer of experts: tokens are sorted by expert and gathered, two grouped products with a gated function between them,
-/// and the results are added up. The time is that of the busiest device.
-pub(super) fn experts(gpu: &Gpu, of: &Experts, macs_per_cycle: f64) -> Vec<Part> {
-    let stack = &gpu.serving;
-    let draws = loads(of);
-    let element = of.dtype.bytes() as f64;
-    let inner = (of.inner / of.tensor_parallel).max(1);
-    let mut sums = [0.0; 4];
-    for rows in &draws {
-        let routed: u64 = rows.iter().sum();
-        let groups: Vec<u64> = rows.iter().copied().filter(|&rows| rows > 0).collect();
-        let bytes = |columns: u64| (routed * columns) as f64 * element;
-        let stream = |bytes: f64| stream::time(gpu, bytes, bytes, bytes / element).cycles;
-        let product = |n: u64, k: u64| Product {
-            count: groups.len() as u64,
-            m: groups.iter().copied().max().unwrap_or(1),
-            n,
-            k,
-            element_bytes: of.dtype.bytes(),
-            b_element_bytes: of.dtype.bytes() as f64,
-            macs_per_cycle: macs_per_cycle * stack.grouped_share,
-            a_bytes: bytes(k),
-            b_bytes: (groups.len() as u64 * k * n) as f64 * element,
-            epilogue_read_bytes: 0.0,
-            write_bytes: bytes(n),
-            groups: groups.clone(),
-        };
-        let idle = groups.is_empty();
-        let time = |n: u64, k: u64| if idle { 0.0 } else { gemm::fastest(gpu, &product(n, k)).cycles };
-        sums[0] += stream(2.0 * bytes(of.hidden));
-        sums[1] += time(2 * inner, of.hidden);
-        sums[2] += stream(3.0 * bytes(inner)) + time(of.hidden, inner);
-        sums[3] += stream(bytes(of.hidden) + (of.tokens * of.hidden) as f64 * element);
-    }
-    let mean = |sum: f64| sum / draws.len() as f64;
-    let mut list = vec![call(gpu)];
-    list.extend((0..stack.routing_kernels).map(|_| part(gpu, "routing", 2.0 * gpu.latency_cycles())));
-    list.push(part(gpu, "gather", mean(sums[0])));
-    list.push(part(gpu, "grouped product, in", mean(sums[1])));
-    list.push(part(gpu, "gate", 0.0));
-    list.push(part(gpu, "grouped product, out", mean(sums[2])));
-    list.push(part(gpu, "sum", mean(sums[3])));
-    list
 }

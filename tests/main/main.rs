@@ -23,6 +23,7 @@ mod fuzz_kinds;
 mod gaps;
 mod golden;
 mod gpu;
+mod gpu_cases;
 mod grids;
 mod import_graph;
 mod imports;

@@ -33,11 +33,19 @@ fn both(system_name: &str, model: &str, users: u64) -> [f64; 2] {
 #[test]
 fn a_run_of_a_decode_step_takes_as_long_as_a_pod_of_one_chip() {
     for system in ["dgx-a100", "dgx-h100"] {
-        for (model, users) in
-            [("llama3-8b", USERS), ("llama3-8b", 1), ("llama2-7b", 8), ("mistral-7b", USERS), ("gpt2", USERS), ("gpt2-xl", 1)]
-        {
+        for (model, users) in [
+            ("llama3-8b", USERS),
+            ("llama3-8b", 1),
+            ("llama2-7b", 8),
+            ("mistral-7b", USERS),
+            ("gpt2", USERS),
+            ("gpt2-xl", 1),
+        ] {
             let [alone, served] = both(system, model, users);
-            assert!((alone / served - 1.0).abs() < 1e-9, "{model} on {system}, {users} users: {alone} s and {served} s");
+            assert!(
+                (alone / served - 1.0).abs() < 1e-9,
+                "{model} on {system}, {users} users: {alone} s and {served} s"
+            );
         }
     }
 }

@@ -342,6 +342,7 @@ fn kernels(
         heads: share.heads,
         kv_heads: share.kv_heads,
         head_dim: share.head(),
+        window: None,
     };
     let cases = match pass.work {
         Work::Mixed { chunk, before } if layers > 0 => vec![
