@@ -15,6 +15,8 @@ pub struct Sm {
     pub count: u64,
     /// Dense multiply-accumulates of the tensor cores a cycle, per data type of the operands.
     pub tensor_macs: BTreeMap<Dtype, u64>,
+    /// The same of operands of four bits with a scale of eight bits for each 16 (NVFP4), where the tensor cores have them.
+    pub fp4_macs: Option<u64>,
     /// How many times faster they are on weights of which two of four neighbours along K are stored.
     pub sparse_2_4_speedup: f64,
     /// Vector operations a cycle (fp32 multiply-adds).
@@ -89,6 +91,29 @@ pub struct GemmLibrary {
     pub stream_k: bool,
 }
 
+/// What a library does to activations before a product of fewer bits: finds their largest magnitude, and writes them again in the
+/// narrow format with their scales.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Quantise {
+    /// Microseconds of its kernels beside their bytes.
+    pub call_us: f64,
+    /// Times that all activations are read.
+    pub passes: f64,
+    /// Bytes of activations a second that an SM reads from the L2, in 10^9.
+    pub l2_sm_gb_per_s: f64,
+    /// The same where they do not stay in the L2.
+    pub memory_sm_gb_per_s: f64,
+}
+
+/// What a layer of experts takes in a format beside what all formats take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ExpertFormat {
+    /// Microseconds of a call beside its products: scales, layouts, the host's part of a graph.
+    pub call_us: f64,
+    /// Rate of a grouped product over that of a plain one.
+    pub grouped_share: f64,
+}
+
 /// The fused attention kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct AttentionKernel {
@@ -104,10 +129,12 @@ pub struct AttentionKernel {
     pub overlap_share: f64,
     /// Microseconds of an SM for the start and the end of a thread block.
     pub block_us: f64,
+    /// Steps that a tile of queries takes beyond its keys where a window cuts off both ends of them.
+    pub window_steps: f64,
 }
 
 /// The kernels of an inference stack, called one by one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ServingStack {
     /// Microseconds of a call outside its kernels.
     pub call_us: f64,
@@ -133,6 +160,39 @@ pub struct ServingStack {
     pub routing_kernels: u64,
     /// Rate of a grouped product over that of a plain one.
     pub grouped_share: f64,
+    /// Small kernels before the attention of a prompt: offsets of sequences, and the table of the cache's pages.
+    pub prompt_kernels: u64,
+    /// Nanoseconds that a thread block with the queries of a head of keys takes for a key, however few bytes that has.
+    pub group_key_ns: f64,
+    /// Nanoseconds that a thread block takes to pass over a key outside the window.
+    pub skipped_key_ns: f64,
+    /// Time of the kernels that gather, gate and sum rows over that of streams.
+    pub row_factor: f64,
+    /// Nanoseconds of sorting for each row that goes to an expert.
+    pub routed_ns: f64,
+    /// Nanoseconds of sorting for each expert of the layer.
+    pub expert_ns: f64,
+    /// Formats of experts that are not those of the activations, by their names in measurement files.
+    pub formats: BTreeMap<String, ExpertFormat>,
+    /// Latent attention (DeepSeek-V2, arXiv:2405.04434).
+    pub latent: LatentKernels,
+}
+
+/// The kernels of latent attention.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LatentKernels {
+    /// Microseconds of a call over prompts beside its attention.
+    pub prompt_call_us: f64,
+    /// Microseconds of a call over a cache beside its attention.
+    pub cache_call_us: f64,
+    /// Share of the tensor cores' rate that the products of prompts reach, over that of a plain product.
+    pub prompt_share: f64,
+    /// The same over a cache.
+    pub cache_share: f64,
+    /// Queries of a thread block over a cache.
+    pub cache_tile: u64,
+    /// Microseconds of such a thread block beside its products and bytes.
+    pub cache_block_us: f64,
 }
 
 /// Kernels for weights with stored blocks.
@@ -251,6 +311,8 @@ pub struct Gpu {
     pub attention: AttentionKernel,
     /// Calls of an inference stack.
     pub serving: ServingStack,
+    /// What quantising the activations of a product takes, by the name of its format; nothing where it is not named.
+    pub quantise: BTreeMap<String, Quantise>,
     /// Sparse weights.
     pub block_sparse: BlockSparseKernel,
     /// What is fused in mode `fused`.

@@ -12,9 +12,9 @@ use super::check::{dtype, mac_energy, zero_mac_share};
 use super::chip::Emulated;
 use super::emulated::emulated;
 use super::gpu::{
-    AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
-    ServingStack, Sharding, Sm,
+    AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2, Sharding, Sm,
 };
+use super::gpu_serving_spec::{AttentionSpec, QuantiseSpec, ServingSpec, attention, quantise, serving};
 use super::limits;
 use super::memory_tiers::memory;
 use super::spec::{Named, TierSpec};
@@ -38,6 +38,7 @@ pub(super) struct GpuSpec {
     gemm: Table<GemmSpec>,
     attention: Table<AttentionSpec>,
     serving: Table<ServingSpec>,
+    quantise: Option<Named<QuantiseSpec>>,
     block_sparse: Table<BlockSparseSpec>,
     fusion: Table<FusionSpec>,
     cluster: Table<ClusterSpec>,
@@ -53,6 +54,7 @@ pub(super) struct GpuSpec {
 struct SmSpec {
     count: Spanned<Count>,
     tensor_macs: Spanned<Named<Count>>,
+    fp4_macs: Option<Spanned<Count>>,
     sparse_2_4_speedup: Spanned<Real>,
     vector_lanes: Spanned<Count>,
     special_lanes: Spanned<Count>,
@@ -97,36 +99,6 @@ struct GemmSpec {
     overlap_share: Spanned<Real>,
     split_k_most: Spanned<Count>,
     stream_k: Spanned<bool>,
-}
-
-/// `[attention]`
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AttentionSpec {
-    tile_queries: Spanned<Count>,
-    tile_keys: Spanned<Count>,
-    forward_operations: Spanned<Real>,
-    backward_operations: Spanned<Real>,
-    overlap_share: Spanned<Real>,
-    block_us: Spanned<Real>,
-}
-
-/// `[serving]`
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ServingSpec {
-    call_us: Spanned<Real>,
-    prefill: Table<AttentionSpec>,
-    most_grouped: Spanned<Count>,
-    group_tile: Spanned<Count>,
-    group_block_us: Spanned<Real>,
-    groups_per_sm: Spanned<Count>,
-    head_block_us: Spanned<Real>,
-    heads_per_sm: Spanned<Count>,
-    part_keys: Spanned<Count>,
-    sm_gb_per_s: Spanned<Real>,
-    routing_kernels: Spanned<Count>,
-    grouped_share: Spanned<Real>,
 }
 
 /// `[block_sparse]`
@@ -223,6 +195,7 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         gemm: gemm(source, &spec.gemm)?,
         attention: attention(source, "attention", &spec.attention)?,
         serving: serving(source, &spec.serving)?,
+        quantise: quantise(source, spec.quantise.as_ref())?,
         block_sparse: BlockSparseKernel {
             block_overhead_cycles: source.real(
                 "block_sparse.block_overhead_cycles",
@@ -253,38 +226,6 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
     Ok(chip)
 }
 
-fn attention(source: &Source, path: &str, spec: &AttentionSpec) -> Result<AttentionKernel, Diagnostic> {
-    let count = |key: &str, value| source.count(&format!("{path}.{key}"), value, TILE);
-    let real = |key: &str, value, range| source.real(&format!("{path}.{key}"), value, range);
-    Ok(AttentionKernel {
-        tile_queries: count("tile_queries", &spec.tile_queries)?,
-        tile_keys: count("tile_keys", &spec.tile_keys)?,
-        forward_operations: real("forward_operations", &spec.forward_operations, 0.0..=1e4)?,
-        backward_operations: real("backward_operations", &spec.backward_operations, 0.0..=1e4)?,
-        overlap_share: real("overlap_share", &spec.overlap_share, 0.0..=1.0)?,
-        block_us: real("block_us", &spec.block_us, limits::LAUNCH_US)?,
-    })
-}
-
-fn serving(source: &Source, spec: &ServingSpec) -> Result<ServingStack, Diagnostic> {
-    let count = |key: &str, value| source.count(&format!("serving.{key}"), value, 1..=1024);
-    let time = |key: &str, value| source.real(&format!("serving.{key}"), value, limits::LAUNCH_US);
-    Ok(ServingStack {
-        call_us: time("call_us", &spec.call_us)?,
-        prefill: attention(source, "serving.prefill", &spec.prefill)?,
-        most_grouped: count("most_grouped", &spec.most_grouped)?,
-        group_tile: count("group_tile", &spec.group_tile)?,
-        group_block_us: time("group_block_us", &spec.group_block_us)?,
-        groups_per_sm: count("groups_per_sm", &spec.groups_per_sm)?,
-        head_block_us: time("head_block_us", &spec.head_block_us)?,
-        heads_per_sm: count("heads_per_sm", &spec.heads_per_sm)?,
-        part_keys: count("part_keys", &spec.part_keys)?,
-        sm_gb_per_s: source.real("serving.sm_gb_per_s", &spec.sm_gb_per_s, limits::BANDWIDTH_GB_PER_S)?,
-        routing_kernels: count("routing_kernels", &spec.routing_kernels)?,
-        grouped_share: source.real("serving.grouped_share", &spec.grouped_share, SHARE)?,
-    })
-}
-
 fn sm(source: &Source, spec: &SmSpec) -> Result<Sm, Diagnostic> {
     let mut tensor_macs = BTreeMap::new();
     for (key, value) in spec.tensor_macs.get_ref() {
@@ -298,6 +239,7 @@ fn sm(source: &Source, spec: &SmSpec) -> Result<Sm, Diagnostic> {
     Ok(Sm {
         count: source.count("sm.count", &spec.count, SMS)?,
         tensor_macs,
+        fp4_macs: spec.fp4_macs.as_ref().map(|macs| source.count("sm.fp4_macs", macs, TENSOR_MACS)).transpose()?,
         sparse_2_4_speedup: source.real("sm.sparse_2_4_speedup", &spec.sparse_2_4_speedup, 1.0..=2.0)?,
         vector_lanes: source.count("sm.vector_lanes", &spec.vector_lanes, LANES)?,
         special_lanes: source.count("sm.special_lanes", &spec.special_lanes, LANES)?,

@@ -10,6 +10,7 @@ mod device;
 mod effective;
 mod emulated;
 mod gpu;
+mod gpu_serving_spec;
 mod gpu_spec;
 mod grid;
 mod kind;
@@ -37,8 +38,8 @@ pub use chip::{
 };
 pub use device::{AnyChip, Device, UnitNames};
 pub use gpu::{
-    AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, Fusion, GemmLibrary, Gpu, GpuEnergy, KernelLaunch, L2,
-    ServingStack, Sharding, Sm,
+    AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, ExpertFormat, Fusion, GemmLibrary, Gpu, GpuEnergy,
+    KernelLaunch, L2, LatentKernels, Quantise, ServingStack, Sharding, Sm,
 };
 pub use marks::{Assumption, Assumptions, Number, Sources, UncertainField, assumptions, sources};
 pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};

@@ -241,6 +241,11 @@ pub fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     (gap * least_launches(workload, mode) + compute.max(moved / gpu.memory_bytes_per_cycle())).floor() as u64
 }
 
+/// Whether a kernel is of attention whose thread blocks have parts of a cache.
+fn is_over_cache(kernel: &Kernel, timed: &Timed) -> bool {
+    matches!(kernel.work, Work::Attention(_)) && timed.time.over_cache
+}
+
 /// What a user should know of the run.
 pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kernel], timed: &[Timed]) -> Vec<String> {
     let mut notes = Vec::new();
@@ -266,6 +271,13 @@ pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kerne
             format!("fused into single kernels: {fused}; kernels are {launched}")
         }
     });
+    if kernels.iter().zip(timed).any(|(kernel, timed)| is_over_cache(kernel, timed)) {
+        notes.push(
+            "attention over a cache takes the kernel of decoding of an inference library; `pod` with one chip and its stack \
+             `serving` takes the same kernels, and the host's time of a step beside them"
+                .to_owned(),
+        );
+    }
     let dense = timed.iter().filter(|timed| timed.style == Some(Style::Dense)).count();
     let sparse = timed.iter().filter(|timed| timed.style.is_some()).count();
     if sparse > 0 {

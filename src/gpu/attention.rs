@@ -18,6 +18,8 @@ pub(super) struct Scores {
     pub(super) keys: u64,
     pub(super) head_dim: u64,
     pub(super) causal: bool,
+    /// Keys before a query that it meets, itself among them; all of them if not given.
+    pub(super) window: Option<u64>,
 }
 
 impl Scores {
@@ -28,8 +30,25 @@ impl Scores {
             keys: form.n,
             head_dim: form.k,
             causal: form.causal.is_some(),
+            window: None,
         }
     }
+}
+
+/// Mean and most steps of a tile of queries that each meet the keys of a window, and the steps that cut off its ends.
+fn windowed(of: &Scores, kernel: &AttentionKernel, window: u64) -> (f64, f64) {
+    let (queries, keys) = (kernel.tile_queries, kernel.tile_keys);
+    let before = of.keys.saturating_sub(of.queries);
+    let (mut sum, mut most) = (0, 0);
+    let tiles = of.queries.div_ceil(queries);
+    for tile in 0..tiles {
+        let last = (before + (tile + 1) * queries).min(of.keys);
+        let first = (before + tile * queries + 1).saturating_sub(window);
+        let steps = last.div_ceil(keys) - first / keys;
+        sum += steps;
+        most = most.max(steps);
+    }
+    (sum as f64 / tiles.max(1) as f64 + kernel.window_steps, most as f64 + kernel.window_steps)
 }
 
 /// Time of a forward kernel; `moved_bytes` to and from memory.
@@ -62,7 +81,9 @@ pub(super) fn time(
     let row_tiles = of.queries.div_ceil(queries);
     let all = of.keys.div_ceil(keys) as f64;
     // Tiles beyond the diagonal are skipped: the last tile of queries sees all keys, the first what is before it.
-    let (mean_steps, most_steps) = if of.causal {
+    let (mean_steps, most_steps) = if let Some(window) = of.window.filter(|window| *window < of.keys) {
+        windowed(of, kernel, window)
+    } else if of.causal {
         let first = (of.keys.saturating_sub(of.queries) + queries).min(of.keys).div_ceil(keys) as f64;
         (f64::midpoint(first, all), all)
     } else {

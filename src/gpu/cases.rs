@@ -1,7 +1,10 @@
 //! Single calls of a library's kernels, as benchmarks measure them: no graph around them, operands in memory.
 
+use super::expert_layer;
 use super::experts::Experts;
+use super::format::ProductFormat;
 use super::gemm::{self, Product};
+use super::latent::{self, LatentCall};
 use super::serving::{self, AttentionCall, Part};
 use crate::arch::Gpu;
 use crate::diagnostics::Diagnostic;
@@ -12,8 +15,8 @@ use crate::units::Dtype;
 pub enum Case {
     /// One product of m x k by k x n, replayed in a captured graph.
     Gemm {
-        /// Data type of the operands and the result.
-        dtype: Dtype,
+        /// Format of the operands. Activations of fewer bits than the result are quantised first, as a part of the call.
+        format: ProductFormat,
         /// Rows of the result.
         m: u64,
         /// Columns of the result.
@@ -32,6 +35,10 @@ pub enum Case {
         /// New tokens of each.
         new: u64,
     },
+    /// Latent attention over prompts.
+    LatentPrefill(LatentCall),
+    /// Latent attention of a new token a sequence over a cache.
+    LatentDecode(LatentCall),
     /// A layer of experts.
     Experts(Experts),
 }
@@ -44,16 +51,14 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
     let sum = |parts: Vec<Part>| parts.iter().map(|(_, cycles)| cycles).sum::<f64>();
     let cycles = match *case {
         Case::Prefill(of) => sum(serving::prefill(gpu, &of, rate(gpu, of.dtype)?)),
-        Case::Decode(of) => sum(serving::decode(gpu, &of, 1)),
-        // Libraries have both kernels: the first splits the cache, the second has tiles of queries.
-        Case::Extend { call: of, new } => {
-            let extended = sum(serving::extend(gpu, &of, new, rate(gpu, of.dtype)?));
-            sum(serving::decode(gpu, &of, new)).min(extended)
-        }
-        Case::Experts(of) => sum(serving::experts(gpu, &of, rate(gpu, of.dtype)?)),
-        Case::Gemm { dtype, m, n, k } => {
-            let product = product(gpu, dtype, (m, n, k))?;
-            one(gpu, gemm::fastest(gpu, &product).cycles)
+        Case::Decode(of) => sum(serving::decode(gpu, &of, 1, rate(gpu, of.dtype)?)),
+        Case::Extend { call: of, new } => sum(serving::decode(gpu, &of, new, rate(gpu, of.dtype)?)),
+        Case::LatentPrefill(of) => sum(latent::prefill(gpu, &of, rate(gpu, Dtype::Bf16)?)?),
+        Case::LatentDecode(of) => sum(latent::decode(gpu, &of, rate(gpu, Dtype::Bf16)?)?),
+        Case::Experts(of) => sum(expert_layer::parts(gpu, &of)?),
+        Case::Gemm { format, m, n, k } => {
+            let product = of_format(gpu, format, (m, n, k))?;
+            one(gpu, gemm::fastest(gpu, &product).cycles) + format.quantise_cycles(gpu, m * k)
         }
     };
     Ok(cycles / gpu.clock_hz as f64)
@@ -66,10 +71,26 @@ fn one(gpu: &Gpu, cycles: f64) -> f64 {
 
 /// Multiply-accumulates of an SM a cycle.
 fn rate(gpu: &Gpu, dtype: Dtype) -> Result<f64, Diagnostic> {
-    gpu.sm.tensor_macs.get(&dtype).map(|&macs| macs as f64).ok_or_else(|| {
-        let known: Vec<&str> = gpu.sm.tensor_macs.keys().map(|dtype| dtype.name()).collect();
-        Diagnostic::new(format!("the tensor cores of {} do not multiply {dtype}", gpu.name))
-            .with_help(format!("its `sm.tensor_macs` has {}", known.join(", ")))
+    ProductFormat::Plain(dtype).rate(gpu)
+}
+
+/// A product of a format: activations that were just quantised lie in the L2 if they fit it, all else in memory.
+fn of_format(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
+    let a_bytes = (m * k) as f64 * format.activation_bytes();
+    let is_quantised = gpu.quantise.contains_key(format.name());
+    Ok(Product {
+        count: 1,
+        m,
+        n,
+        k: k.div_ceil(format.packed()),
+        element_bytes: format.packed_bytes(),
+        b_element_bytes: format.weight_bytes() * format.packed() as f64,
+        macs_per_cycle: format.rate(gpu)? / format.packed() as f64,
+        a_bytes: if is_quantised && a_bytes <= gpu.l2.reuse_bytes() { 0.0 } else { a_bytes },
+        b_bytes: (k * n) as f64 * format.weight_bytes(),
+        epilogue_read_bytes: 0.0,
+        write_bytes: (m * n) as f64 * format.result_bytes(),
+        groups: Vec::new(),
     })
 }
 

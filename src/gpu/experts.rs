@@ -6,7 +6,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::units::Dtype;
+use super::format::ProductFormat;
 
 /// Draws whose mean is taken: the error of a mean of so many is a sixth of a draw's.
 const DRAWS: u64 = 32;
@@ -25,14 +25,16 @@ pub enum Skew {
 /// A layer of experts, alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Experts {
-    /// Data type of weights and activations.
-    pub dtype: Dtype,
+    /// Format of weights and activations.
+    pub format: ProductFormat,
     /// Tokens of the whole system.
     pub tokens: u64,
     /// Width of the model.
     pub hidden: u64,
     /// Width of an expert.
     pub inner: u64,
+    /// Whether a gate multiplies what goes into an expert: three matrices, else two.
+    pub gated: bool,
     /// Experts of a token.
     pub chosen: u64,
     /// Experts.

@@ -12,6 +12,8 @@ const PARTIAL_BYTES: f64 = 4.0;
 const REGISTERS_PER_ACCUMULATOR: f64 = 1.5;
 /// Most thread blocks of an SM [M CUDA programming guide].
 const MOST_RESIDENT: u64 = 32;
+/// Bytes of a row of an operand that an instruction of the tensor cores multiplies: 16 elements of bf16 [M PTX mma.m16n8k16, wgmma].
+const INSTRUCTION_BYTES: u64 = 32;
 /// Output elements of a warp, as far as a thread block has at least four and at most eight warps.
 const WARP_ELEMENTS: u64 = 4096;
 
@@ -61,7 +63,10 @@ struct Tile<'a> {
 
 impl<'a> Tile<'a> {
     fn new(gpu: &'a Gpu, p: &'a Product, (rows, columns): (u64, u64)) -> Option<Self> {
-        let depth = (gpu.gemm.step_bytes / p.element_bytes).max(1);
+        // A product no deeper than an instruction is one step of one instruction.
+        let instruction = (INSTRUCTION_BYTES / p.element_bytes).max(1);
+        let whole = (gpu.gemm.step_bytes / p.element_bytes).max(1);
+        let depth = if p.k <= instruction { instruction.min(whole) } else { whole };
         let shared = gpu.gemm.pipeline * (rows + columns) * depth * p.element_bytes;
         let registers = (rows * columns) as f64 * PARTIAL_BYTES * REGISTERS_PER_ACCUMULATOR;
         let by_registers = (gpu.sm.register_bytes as f64 / registers) as u64;
@@ -235,6 +240,7 @@ impl<'a> Tile<'a> {
             b_read_bytes: b_read,
             spill_bytes: 0.0,
             l2_bytes,
+            over_cache: false,
             shape: String::new(),
         }
     }

@@ -10,10 +10,13 @@ mod cache;
 mod calls;
 mod capacity;
 mod cases;
+mod expert_layer;
 mod experts;
+mod format;
 mod gemm;
 mod kernel;
 mod kernels;
+mod latent;
 mod launches;
 mod serving;
 mod sparse;
@@ -24,18 +27,20 @@ mod time;
 
 use std::collections::BTreeSet;
 
-use crate::arch::{AttentionKind, Fusion, Gpu, Sharding};
+use crate::arch::{AttentionKernel, AttentionKind, Fusion, Gpu, Sharding};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::workload::{
-    EXPANSION_STEPS, OperatorId, OperatorKind, Phase, PrunedActivation, TensorId, Workload, most_elements,
+    EXPANSION_STEPS, GemmForm, OperatorId, OperatorKind, Phase, PrunedActivation, TensorId, Workload, most_elements,
 };
 
 pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
 pub use self::cases::{Case, seconds};
 pub use self::experts::{Experts, Skew};
+pub use self::format::ProductFormat;
+pub use self::latent::LatentCall;
 pub use self::serving::AttentionCall;
 
 use self::account::Timed;
@@ -43,6 +48,7 @@ use self::cache::Cache;
 use self::gemm::Product;
 use self::kernel::{Kernel, Work};
 use self::kernels::kernels;
+use self::serving::OverCache;
 use self::sparse::{Chosen, Style};
 use self::time::{KernelTime, Limit};
 
@@ -222,14 +228,45 @@ impl Timer<'_> {
         let macs_per_cycle = gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64;
         let reads: Vec<(TensorId, f64)> = self.kernel.reads.iter().map(|&t| (t, self.missing(t))).collect();
         let moved = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + self.writes();
-        let scores = attention::Scores::of(&form);
-        let by_head = gpu.fusion.attention == AttentionKind::Flash1;
-        let time = attention::time(gpu, &gpu.attention, &scores, (macs_per_cycle, by_head), moved, gradient);
+        let time = if !gradient && self.is_over_cache(scores, &form) {
+            let keys = workload.operators[scores].inputs[1];
+            let elements = (workload.tensors[keys].rows * workload.tensors[keys].columns) as f64;
+            let of = OverCache {
+                macs_per_cycle,
+                sequences: form.instances,
+                new: form.m,
+                keys: form.n,
+                heads: form.heads,
+                kv_heads: form.b_heads,
+                head_dim: form.k,
+                pair_bytes: 2.0 * form.k as f64 * self.bytes(keys) / elements,
+                moved_bytes: moved,
+                window: None,
+            };
+            of.time(gpu)
+        } else {
+            let scores = attention::Scores::of(&form);
+            let by_head = gpu.fusion.attention == AttentionKind::Flash1;
+            attention::time(gpu, self.prompt_kernel(), &scores, (macs_per_cycle, by_head), moved, gradient)
+        };
         // Queries stay with their thread block.
         let expanded = self.expanded((queries, 1), form.m);
         let products = if gradient { 5 } else { 2 };
         let timed = self.timed(self.with_expansion(time, expanded), reads, products * form.causal_macs());
         Timed { expanded, ..timed }
+    }
+
+    /// The attention kernel of prompts: that of an inference library, where the graph has no gradients.
+    fn prompt_kernel(&self) -> &AttentionKernel {
+        let trains = self.workload.operators.iter().any(|operator| operator.phase != Phase::Forward);
+        if trains { &self.gpu.attention } else { &self.gpu.serving.prefill }
+    }
+
+    /// Whether the scores are of new tokens over a cache: keys that no operator of the graph makes, more of them than queries.
+    fn is_over_cache(&self, scores: OperatorId, form: &GemmForm) -> bool {
+        let keys = self.workload.base(self.workload.operators[scores].inputs[1]);
+        let is_made = self.workload.operators.iter().any(|operator| self.workload.base(operator.output) == keys);
+        form.m < form.n && !is_made
     }
 
     /// Elements that thread blocks convert as they read them, where operands of products are stored in another format or of a type that

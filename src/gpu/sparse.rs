@@ -185,7 +185,19 @@ fn finished(
         }
     }
     let (cycles, limit) = longest;
-    KernelTime { cycles, limit, busiest, mean, sms, a_read_bytes, b_read_bytes, spill_bytes: 0.0, l2_bytes, shape }
+    KernelTime {
+        cycles,
+        limit,
+        busiest,
+        mean,
+        sms,
+        a_read_bytes,
+        b_read_bytes,
+        spill_bytes: 0.0,
+        l2_bytes,
+        over_cache: false,
+        shape,
+    }
 }
 
 fn stored_blocks(mask: &BlockMask, column: u64) -> u64 {

@@ -34,6 +34,8 @@ pub(super) struct KernelTime {
     pub(super) spill_bytes: f64,
     /// Bytes between L2 and SMs.
     pub(super) l2_bytes: f64,
+    /// Attention by the kernel of decoding.
+    pub(super) over_cache: bool,
     /// One line on how it was cut up.
     pub(super) shape: String,
 }
@@ -51,6 +53,7 @@ impl KernelTime {
             b_read_bytes: 0.0,
             spill_bytes: 0.0,
             l2_bytes: 0.0,
+            over_cache: false,
             shape: String::new(),
         }
     }

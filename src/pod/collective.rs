@@ -82,7 +82,7 @@ impl Planned {
     }
 }
 
-/// Bytes that each member sends at least, whatever the algorithm.
+/// Bytes that each member sends at least, whatever the algorithm by which members add (switches that add need fewer).
 pub fn least_bytes(kind: CollectiveKind, members: u64, bytes: u64) -> f64 {
     let (n, s) = (members as f64, bytes as f64);
     if members < 2 {
@@ -144,6 +144,7 @@ impl Builder<'_> {
         let one = |phase: Phase| Some(vec![phase]);
         match (self.kind, algorithm) {
             (CollectiveKind::SendReceive, _) => one(self.flows(&[(group[0], *group.last()?)], self.bytes, &[])),
+            (CollectiveKind::AllToAll, Algorithm::InSwitch) => None,
             (CollectiveKind::AllToAll, _) => {
                 self.all_to_all(group, &vec![self.bytes.div_ceil(n); group.len()], algorithm)
             }
@@ -159,6 +160,7 @@ impl Builder<'_> {
                 let steps = if algorithm == Algorithm::Ring { self.ring_steps(group, 1) } else { vec![1] };
                 one(self.all_edges(group, algorithm, 1, &steps))
             }
+            (CollectiveKind::AllReduce, Algorithm::InSwitch) => self.in_switch(group).map(|phase| vec![phase]),
             (CollectiveKind::AllReduce, Algorithm::OneShot) => {
                 let pairs = group.iter().flat_map(|&a| group.iter().map(move |&b| (a, b))).filter(|(a, b)| a != b);
                 one(self.flows(&pairs.collect::<Vec<_>>(), self.bytes, &[1]))
@@ -208,6 +210,20 @@ impl Builder<'_> {
         let pairs: Vec<(u64, u64)> =
             group.iter().flat_map(|&a| group.iter().map(move |&b| (a, b))).filter(|(a, b)| a != b).collect();
         self.flows(&pairs, all.div_ceil(u128::from(n * (n - 1))) as u64, steps)
+    }
+
+    /// Every member sends its operand to the switch and its part of the sum, and receives that part and then the whole sum: as many
+    /// bytes each way as the operand and a part of it. Two steps: the sums of parts, and their multicast.
+    /// `None` for members that no one switch has.
+    fn in_switch(&self, group: &[u64]) -> Option<Phase> {
+        let is_one = group.iter().all(|&chip| self.network.level_of(group[0], chip).is_none_or(|level| level == 0));
+        if !is_one || self.network.levels().first()?.topology != Topology::Switch {
+            return None;
+        }
+        let part = self.bytes.div_ceil(group.len() as u64);
+        let pairs: Vec<(u64, u64)> = (0..group.len()).map(|i| (group[i], group[(i + 1) % group.len()])).collect();
+        let steps: Vec<u64> = self.one_step(&pairs).iter().map(|steps| 2 * steps).collect();
+        Some(self.flows(&pairs, self.bytes.saturating_add(part), &steps))
     }
 
     /// Steps around a ring, `times` over: at each level as many as there are borders between its members.
@@ -287,7 +303,7 @@ impl Builder<'_> {
     fn all_to_all(&self, group: &[u64], to: &[u64], algorithm: Algorithm) -> Option<Vec<Phase>> {
         let mut first = Phase::default();
         match algorithm {
-            Algorithm::Direct | Algorithm::Ring => {
+            Algorithm::Direct | Algorithm::Ring | Algorithm::Pairwise => {
                 for (&receiver, &bytes) in group.iter().zip(to) {
                     for &from in group {
                         self.network.flow(&mut first.demand, (from, receiver), bytes);
@@ -398,8 +414,13 @@ pub fn plan(
     let mut best: Option<Planned> = None;
     // What an algorithm puts on the links is the same for all of its protocols.
     let mut known: Vec<(Algorithm, Option<Vec<Phase>>)> = Vec::new();
+    // A library with sends and receives between pairs has no other all-to-all.
+    let has_pairs = protocols.iter().any(|p| p.library == library && p.algorithm == Algorithm::Pairwise);
+    let is_pairwise = call.kind == CollectiveKind::AllToAll && has_pairs && named.is_none();
     let offered = protocols.iter().filter(|protocol| {
-        protocol.library == library && named.is_none_or(|algorithm| algorithm == protocol.algorithm)
+        protocol.library == library
+            && named.is_none_or(|algorithm| algorithm == protocol.algorithm)
+            && (!is_pairwise || protocol.algorithm == Algorithm::Pairwise)
     });
     for protocol in offered {
         let algorithm = protocol.algorithm;

@@ -149,6 +149,7 @@ impl Shape {
             heads: self.own_heads,
             kv_heads: self.own_kv_heads,
             head_dim: self.head_dim,
+            window: None,
         }
     }
 }

@@ -85,11 +85,16 @@ pub enum Algorithm {
     Direct,
     /// Every member reads the whole operand of every other.
     OneShot,
+    /// A switch adds what members send, and sends them all the sum (NVLS: each member asks for the sum of its part, and has it written
+    /// to all).
+    InSwitch,
+    /// Sends and receives between all pairs, as one call: all-to-all of libraries that have no other.
+    Pairwise,
 }
 
 impl Algorithm {
     /// Names in files and on the command line.
-    pub const NAMES: [(&'static str, Self); 9] = [
+    pub const NAMES: [(&'static str, Self); 11] = [
         ("ring", Self::Ring),
         ("tree", Self::Tree),
         ("double-tree", Self::DoubleTree),
@@ -99,6 +104,8 @@ impl Algorithm {
         ("two-level", Self::TwoLevel),
         ("direct", Self::Direct),
         ("one-shot", Self::OneShot),
+        ("in-switch", Self::InSwitch),
+        ("pairwise", Self::Pairwise),
     ];
 
     /// The name in files.

@@ -109,8 +109,13 @@ struct ScoreEntry {
 struct RowEntry<'a> {
     point: &'a str,
     published: f64,
-    simulated: f64,
-    error: f64,
+    /// Nothing where the row cannot be simulated.
+    simulated: Option<f64>,
+    /// The same.
+    error: Option<f64>,
+    /// Why the row cannot be simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ideal: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,12 +136,24 @@ impl<'a> SetEntry<'a> {
         let rows = set.rows.iter().map(|row| RowEntry {
             point: &row.label,
             published: row.published,
-            simulated: row.simulated,
-            error: row.error(),
+            simulated: Some(row.simulated),
+            error: Some(row.error()),
+            reason: None,
             ideal: row.ideal,
             ideal_error: row.ideal_error(),
             range: row.serial.map(|serial| [row.simulated, serial]),
             outlier: row.outlier,
+        });
+        let refused = set.refused.iter().map(|row| RowEntry {
+            point: &row.label,
+            published: row.published,
+            simulated: None,
+            error: None,
+            reason: Some(&row.reason),
+            ideal: None,
+            ideal_error: None,
+            range: None,
+            outlier: false,
         });
         let part = |part: &'a SetPart| PartEntry {
             name: &part.name,
@@ -160,7 +177,7 @@ impl<'a> SetEntry<'a> {
             ideal: set.ideal_score.as_ref().map(score),
             range: RangeEntry::new(set),
             parts: set.parts.iter().map(part).collect(),
-            rows: rows.collect(),
+            rows: rows.chain(refused).collect(),
         }
     }
 }
@@ -207,7 +224,16 @@ fn of_set(set: &SetReport) -> String {
         }
         table.add_row(cells);
     }
-    format!("{}\n{}", wrapped("set       ", &about), table.trim_fmt())
+    for row in &set.refused {
+        let mut cells = vec![row.label.clone(), number(row.published), "-".to_owned(), "-".to_owned()];
+        cells.resize(if measured { 8 } else { 4 }, String::new());
+        table.add_row(cells);
+    }
+    let reasons = match set.refused.first() {
+        None => String::new(),
+        Some(first) => format!("\n{} points cannot be simulated; the first: {}", set.refused.len(), first.reason),
+    };
+    format!("{}\n{}{reasons}", wrapped("set       ", &about), table.trim_fmt())
 }
 
 fn summary(sets: &[SetReport]) -> String {
@@ -429,6 +455,7 @@ mod tests {
             ideal_score: Some(Score::new(&[0.2, 1.0, 8.0], &[0.4, 2.0, 16.0])),
             parts: Vec::new(),
             rows,
+            refused: Vec::new(),
         }
     }
 

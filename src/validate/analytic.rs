@@ -38,6 +38,7 @@ fn report(name: &str, chip: &Chip, quantity: &str, source: &str, rows: Vec<SetRo
         source: source.to_owned(),
         plotted: false,
         rows,
+        refused: Vec::new(),
         score,
         ideal_score: None,
         parts: Vec::new(),

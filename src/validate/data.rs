@@ -3,22 +3,23 @@
 use crate::arch::{AnyChip, Bsp, Chip, Quality, Systolic};
 use crate::bsp;
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{self, AttentionCall, Case, Experts, Skew};
+use crate::gpu::{self, Case};
 use crate::mode::Mode;
 use crate::pod::System;
 use crate::systolic;
 use crate::units::Dtype;
 use crate::workload;
 
+use super::cases::{self, Asked};
 use super::exchange;
 use super::line::{Line, TIMES};
 use super::pods;
-use super::run::{SetPart, SetReport, SetRow, outcome};
+use super::run::{RefusedRow, SetPart, SetReport, SetRow, outcome};
 use super::score::Score;
 use super::serving;
 
 /// A kind of case: its name, and the columns it takes; those of [`OPTIONAL`] may be missing.
-const KINDS: [(&str, &[&str]); 9] = [
+const KINDS: [(&str, &[&str]); 10] = [
     ("gemm", &["m", "n", "k"]),
     ("attention-prefill", &["batch", "isl", "heads", "kv_heads", "head_dim"]),
     ("attention-decode", &["batch", "cached", "heads", "kv_heads", "head_dim"]),
@@ -35,6 +36,7 @@ const KINDS: [(&str, &[&str]); 9] = [
             "distribution",
         ],
     ),
+    (cases::LATENT, &["mla_dtype", "kv_cache_dtype", "num_heads", "batch_size", "isl", "step"]),
     (pods::COLLECTIVES, &["collective", "gpus", "message_size"]),
     (pods::TRAINING, &["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp"]),
     (pods::PRETRAINING, &["model", "seq", "micro_batch", "accumulation", "tp", "pp", "dp"]),
@@ -42,7 +44,7 @@ const KINDS: [(&str, &[&str]); 9] = [
     (serving::SERVING, &["sockets", "model", "input_tokens", "output_tokens", "batch"]),
 ];
 /// Of these, a measured rate that follows from the other columns is not read.
-const OPTIONAL: [&str; 14] = [
+const OPTIONAL: [&str; 15] = [
     "table",
     "round",
     "memory_share",
@@ -51,6 +53,7 @@ const OPTIONAL: [&str; 14] = [
     "predicted_tokens",
     "dtype",
     "window_size",
+    "tp_size",
     "library",
     "params_b",
     "ttft_s",
@@ -76,6 +79,7 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     let kind = kind_of(path, &columns)?;
     let mut rows = Vec::new();
     let (mut of_rows, mut steps, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut refused, mut second_half) = (Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
         let number = record.position().map_or(0, csv::Position::line);
@@ -90,8 +94,16 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
             rows.push(SetRow { label, at, published, simulated, ideal: None, serial: None, outlier: false });
             continue;
         }
-        let (label, times) = simulated(kind, &line, target)?;
         let published = line.microseconds()?;
+        let Simulated { label, times } = simulated(kind, &line, target)?;
+        let times = match times {
+            Ok(times) => times,
+            Err(reason) => {
+                refused.push(RefusedRow { label, published, reason: reason.title().to_owned() });
+                continue;
+            }
+        };
+        second_half.push(line.is_in_second_half());
         if kind == pods::TRAINING {
             steps.push(pods::measured(&line)?);
         }
@@ -120,6 +132,10 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     } else {
         list.extend(parts(&rows));
     }
+    if !second_half.is_empty() {
+        list.extend(SetPart::new("first half by hash of the inputs", &rows, |i, _| !second_half[i]));
+        list.extend(SetPart::new("second half by hash of the inputs", &rows, |i, _| second_half[i]));
+    }
     let column = |value: fn(&SetRow) -> f64| rows.iter().map(value).collect::<Vec<f64>>();
     let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
     let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
@@ -138,6 +154,7 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
         plotted: false,
         parts: list,
         rows,
+        refused,
         score,
         ideal_score: ideal,
     })
@@ -232,7 +249,7 @@ struct Times {
 
 /// A product on an RDU, within its vendor's limits if it has any.
 fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
-    let &Case::Gemm { dtype, m, n, k } = case else {
+    let Some((dtype, m, n, k)) = plain(case) else {
         let title = format!("{} is an RDU: only products can be simulated as cases on it", chip.name);
         return Err(Diagnostic::new(title).with_help("give other operators as a workload file to `rdusim run`"));
     };
@@ -269,67 +286,60 @@ fn of_a_system(kind: &str, target: &Target) -> Diagnostic {
     Diagnostic::new(title).with_help("give `--arch` a system file, such as arch/systems/dgx-a100.toml")
 }
 
-/// A case in words, and its times.
-fn simulated(kind: &str, line: &Line, target: &Target) -> Result<(String, Times), Diagnostic> {
+/// A case in words, and its times; an error says why it cannot be simulated.
+struct Simulated {
+    label: String,
+    times: Result<Times, Diagnostic>,
+}
+
+/// Simulates the case of a line.
+///
+/// # Errors
+/// A cell that cannot be read, or cases of a kind that the target has none of.
+fn simulated(kind: &str, line: &Line, target: &Target) -> Result<Simulated, Diagnostic> {
     if pods::is_of_systems(kind) {
         let Target::System(system) = target else {
             return Err(of_a_system(kind, target));
         };
+        if kind == pods::COLLECTIVES {
+            let (label, seconds) = pods::collective(line, system)?;
+            let times = seconds.map(|seconds| Times { simulated: seconds, serial: None, ideal: None });
+            return Ok(Simulated { label, times });
+        }
         let (label, seconds) = pods::simulated(kind, line, system)?;
-        return Ok((label, Times { simulated: seconds, serial: None, ideal: None }));
+        return Ok(Simulated { label, times: Ok(Times { simulated: seconds, serial: None, ideal: None }) });
     }
     let Target::Chip(chip) = target else {
         let title = format!("cases of kind {kind} are of a chip, {} is a system", target.name());
         return Err(Diagnostic::new(title).with_help("give `--arch` a chip file, such as arch/a100.toml"));
     };
-    let dtype = line.dtype()?;
-    let (label, case) = match kind {
-        "attention-prefill" => {
-            let of = attention(line, dtype, "isl")?;
-            (format!("{} x {} tokens, {}/{} heads", of.batch, of.tokens, of.heads, of.kv_heads), Case::Prefill(of))
-        }
-        "attention-decode" => {
-            let of = attention(line, dtype, "cached")?;
-            (format!("{} x {} cached, {}/{} heads", of.batch, of.tokens, of.heads, of.kv_heads), Case::Decode(of))
-        }
-        "experts" => {
-            let of = experts(line, dtype)?;
-            let label = format!(
-                "{} tokens, {} x {}, {} of {}, tp {} ep {}, {}",
-                of.tokens,
-                of.hidden,
-                of.inner,
-                of.chosen,
-                of.experts,
-                of.tensor_parallel,
-                of.expert_parallel,
-                line.text("distribution")
-            );
-            (label, Case::Experts(of))
-        }
-        _ => {
-            let (m, n, k) = (line.count("m")?, line.count("n")?, line.count("k")?);
-            (format!("{m} x {n} x {k}"), Case::Gemm { dtype, m, n, k })
-        }
+    let Asked { label, case } = cases::asked(kind, line)?;
+    let case = match case {
+        Ok(case) => case,
+        Err(reason) => return Ok(Simulated { label, times: Err(reason) }),
     };
-    match chip {
-        AnyChip::Gpu(gpu) => {
-            let times = Times { simulated: gpu::seconds(gpu, &case)?, serial: None, ideal: None };
-            Ok((label, times))
-        }
-        AnyChip::Rdu(chip) => on_rdu(chip, &case).map(|times| (label, times)),
-        AnyChip::Bsp(chip) => on_bsp(chip, &case).map(|times| (label, times)),
-        AnyChip::Systolic(chip) => on_systolic(chip, &case).map(|times| (label, times)),
+    let times = match chip {
+        AnyChip::Gpu(gpu) => gpu::seconds(gpu, &case).map(|simulated| Times { simulated, serial: None, ideal: None }),
+        AnyChip::Rdu(chip) => Ok(on_rdu(chip, &case)?),
+        AnyChip::Bsp(chip) => Ok(on_bsp(chip, &case)?),
+        AnyChip::Systolic(chip) => Ok(on_systolic(chip, &case)?),
         AnyChip::Wafer(chip) => {
             let title =
                 format!("{} is a chip of kind \"wafer\": no measurement of single kernels is known of it", chip.name);
-            Err(Diagnostic::new(title).with_help("name another chip with `--arch`"))
+            return Err(Diagnostic::new(title).with_help("name another chip with `--arch`"));
         }
-    }
+    };
+    Ok(Simulated { label, times })
+}
+
+/// A product of one data type, as chips without other formats multiply it.
+fn plain(case: &Case) -> Option<(Dtype, u64, u64, u64)> {
+    let &Case::Gemm { format, m, n, k } = case else { return None };
+    Some((format.plain()?, m, n, k))
 }
 
 fn on_bsp(chip: &Bsp, case: &Case) -> Result<Times, Diagnostic> {
-    let &Case::Gemm { dtype, m, n, k } = case else {
+    let Some((dtype, m, n, k)) = plain(case) else {
         let title = format!("{} is a chip of kind \"bsp\": attention and experts are not measured on it", chip.name);
         return Err(Diagnostic::new(title).with_help("columns m, n, k are those of a product"));
     };
@@ -337,52 +347,10 @@ fn on_bsp(chip: &Bsp, case: &Case) -> Result<Times, Diagnostic> {
 }
 
 fn on_systolic(chip: &Systolic, case: &Case) -> Result<Times, Diagnostic> {
-    let &Case::Gemm { dtype, m, n, k } = case else {
+    let Some((dtype, m, n, k)) = plain(case) else {
         let title =
             format!("{} is a chip of kind \"systolic\": only products are compared with measurements", chip.name);
         return Err(Diagnostic::new(title).with_help("columns m, n, k are those of a product"));
     };
     Ok(Times { simulated: systolic::gemm_seconds(chip, dtype, (m, n, k))?, serial: None, ideal: None })
-}
-
-fn attention(line: &Line, dtype: Dtype, tokens: &str) -> Result<AttentionCall, Diagnostic> {
-    if !matches!(line.text("window_size"), "" | "0") {
-        return Err(line.error("window_size", line.text("window_size"), "0: windows are not modelled"));
-    }
-    let (heads, kv_heads) = (line.count("heads")?, line.count("kv_heads")?);
-    if heads % kv_heads != 0 {
-        return Err(line.error("kv_heads", line.text("kv_heads"), &format!("a divisor of the {heads} heads")));
-    }
-    Ok(AttentionCall {
-        dtype,
-        batch: line.count("batch")?,
-        tokens: line.count(tokens)?,
-        heads,
-        kv_heads,
-        head_dim: line.count("head_dim")?,
-    })
-}
-
-fn experts(line: &Line, dtype: Dtype) -> Result<Experts, Diagnostic> {
-    let found = line.text("distribution");
-    let skew = match found.strip_prefix("power_law_").map(str::parse::<f64>) {
-        Some(Ok(exponent)) if (0.0..=8.0).contains(&exponent) => Skew::PowerLaw(exponent),
-        None if matches!(found, "uniform" | "balanced") => Skew::Uniform,
-        _ => return Err(line.error("distribution", found, "uniform, balanced or power_law_EXPONENT")),
-    };
-    let of = Experts {
-        dtype,
-        tokens: line.count("num_tokens")?,
-        hidden: line.count("hidden_size")?,
-        inner: line.count("inter_size")?,
-        chosen: line.count("topk")?,
-        experts: line.count("num_experts")?,
-        tensor_parallel: line.count("moe_tp_size")?,
-        expert_parallel: line.count("moe_ep_size")?,
-        skew,
-    };
-    if of.chosen > of.experts || of.experts > 1 << 16 {
-        return Err(line.error("num_experts", line.text("num_experts"), "at least `topk` and at most 65,536"));
-    }
-    Ok(of)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::diagnostics::Diagnostic;
+use crate::gpu::ProductFormat;
 use crate::units::Dtype;
 
 /// Columns of a time, and the microseconds of its unit.
@@ -42,6 +43,29 @@ impl Line<'_> {
             "fp8_e5m2" => Dtype::Fp8E5m2,
             _ => return Err(self.error("dtype", found, "bf16, fp16, fp32, int8, fp8_e4m3 or fp8_e5m2")),
         })
+    }
+
+    /// The format of operands that a column names; bf16 where there is no such column.
+    pub(super) fn format(&self, column: &str) -> Result<ProductFormat, Diagnostic> {
+        let found = self.cells.get(column).copied().unwrap_or("bf16");
+        ProductFormat::named(found).ok_or_else(|| {
+            self.error(column, found, "bf16, fp16, fp32, int8, fp8_e4m3, fp8_e5m2, fp8_block, nvfp4 or w4a16_mxfp4")
+        })
+    }
+
+    /// Half of all lines, by a hash of their inputs (FNV-1a of the cells that are no times): constants may be fitted to one half, and
+    /// lines with equal inputs are in the same.
+    pub(super) fn is_in_second_half(&self) -> bool {
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        for (column, cell) in &self.cells {
+            if TIMES.iter().any(|(time, _)| time == column) {
+                continue;
+            }
+            for byte in column.bytes().chain([b'=']).chain(cell.bytes()).chain([b',']) {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        (hash >> 32) & 1 == 1
     }
 
     pub(super) fn microseconds(&self) -> Result<f64, Diagnostic> {

@@ -5,6 +5,7 @@
 //! program, so that an installed binary validates itself from any directory.
 
 mod analytic;
+mod cases;
 mod data;
 mod exchange;
 mod fit;
@@ -22,5 +23,5 @@ pub use data::{Target, is_of_a_system, is_of_serving, validate_data};
 pub use fit::{FitReport, Fitted, fit};
 pub use left_out::{LeftOut, leave_one_set_out};
 pub use published::{CHIPS, ChipSource, Measured, PublishedSet, gpu_chip, published_sets};
-pub use run::{SetPart, SetReport, SetRow, layer_report, validate};
+pub use run::{RefusedRow, SetPart, SetReport, SetRow, layer_report, validate};
 pub use score::{Score, outliers};

@@ -8,8 +8,8 @@ use super::run::{SetPart, SetRow};
 use crate::diagnostics::Diagnostic;
 use crate::model::{Architecture, ExpertLoad, Position, preset};
 use crate::pod::{
-    Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Recompute, StackKind, StageBlocks, System, Tiled,
-    plan, step,
+    Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Planned, Recompute, StackKind, StageBlocks,
+    System, Tiled, plan, step,
 };
 use crate::units::Dtype;
 
@@ -30,7 +30,6 @@ pub(super) fn is_of_systems(kind: &str) -> bool {
 /// A case in words, and its seconds.
 pub(super) fn simulated(kind: &str, line: &Line, system: &System) -> Result<(String, f64), Diagnostic> {
     match kind {
-        COLLECTIVES => collective(line, system),
         PRETRAINING => pretraining(line, system),
         _ => training(line, system),
     }
@@ -41,11 +40,31 @@ pub(super) fn feature(kind: &str, line: &Line) -> Result<u64, Diagnostic> {
     if kind == COLLECTIVES { Ok(line.count("message_size")? * line.dtype()?.bytes()) } else { line.count("tp") }
 }
 
-fn collective(line: &Line, system: &System) -> Result<(String, f64), Diagnostic> {
+/// A collective in words, and its seconds; an error says why the system has no such collective.
+///
+/// # Errors
+/// A cell that cannot be read.
+pub(super) fn collective(line: &Line, system: &System) -> Result<(String, Result<f64, Diagnostic>), Diagnostic> {
+    let found = line.text("collective");
+    let gpus = line.count("gpus")?;
+    let bytes = line.count("message_size")? * line.dtype()?.bytes();
+    let label = format!("{found} {bytes} B on {gpus}");
+    let planned = planned(line, system, gpus, bytes);
+    let label = match &planned {
+        Ok((library, planned)) => format!("{label}, {library} {}", planned.protocol),
+        Err(_) => label,
+    };
+    Ok((label, planned.map(|(_, planned)| planned.seconds)))
+}
+
+/// The library of a line, and its fastest protocol.
+fn planned(line: &Line, system: &System, gpus: u64, bytes: u64) -> Result<(&'static str, Planned), Diagnostic> {
     let found = line.text("collective");
     let kinds = CollectiveKind::NAMES;
     let names = kinds.map(|(name, _)| name).join(", ");
-    let kind = kinds.iter().find(|(name, _)| *name == found).ok_or_else(|| line.error("collective", found, &names))?.1;
+    // As nccl-tests call it too.
+    let known = if found == "alltoall" { "all_to_all" } else { found };
+    let kind = kinds.iter().find(|(name, _)| *name == known).ok_or_else(|| line.error("collective", found, &names))?.1;
     let library = line.text("library");
     let library = if library.starts_with("trtllm") {
         "trtllm"
@@ -54,15 +73,12 @@ fn collective(line: &Line, system: &System) -> Result<(String, f64), Diagnostic>
     } else {
         return Err(line.error("library", library, "nccl ... or trtllm ..."));
     };
-    let gpus = line.count("gpus")?;
     if gpus > system.most_chips() {
         return Err(line.error("gpus", line.text("gpus"), &format!("at most {}", system.most_chips())));
     }
-    let bytes = line.count("message_size")? * line.dtype()?.bytes();
     let groups = [(0..gpus).collect::<Vec<u64>>()];
     let call = Call { kind, groups: &groups, bytes };
-    let planned = plan(&Network::new(system), &system.protocols, library, None::<Algorithm>, &call)?;
-    Ok((format!("{found} {bytes} B on {gpus}, {library} {}", planned.protocol), planned.seconds))
+    Ok((library, plan(&Network::new(system), &system.protocols, library, None::<Algorithm>, &call)?))
 }
 
 /// A step of a preset as the vendors of chips of tiles run it: layers computed again, plain 1F1B, the optimiser's state divided

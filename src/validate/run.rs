@@ -57,6 +57,17 @@ impl SetRow {
     }
 }
 
+/// A measured point that cannot be simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefusedRow {
+    /// What was measured, for people.
+    pub label: String,
+    /// The published figure.
+    pub published: f64,
+    /// Why it cannot be simulated.
+    pub reason: String,
+}
+
 /// A set with its errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SetReport {
@@ -76,6 +87,8 @@ pub struct SetReport {
     pub plotted: bool,
     /// Points.
     pub rows: Vec<SetRow>,
+    /// Points that cannot be simulated, which have no error.
+    pub refused: Vec<RefusedRow>,
     /// Errors.
     pub score: Score,
     /// Errors of the ideal mapping, where that is another.
@@ -174,6 +187,7 @@ pub fn validate(set: &PublishedSet, chips: &[Chip]) -> Result<SetReport, Diagnos
         plotted: true,
         parts: if line { Vec::new() } else { SetPart::by_size(&rows) },
         rows,
+        refused: Vec::new(),
         score: Score::new(&published, &simulated),
         ideal_score: Some(Score::new(&published, &ideal)),
     })

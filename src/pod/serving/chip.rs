@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case};
 use crate::mode::Mode;
 use crate::model::{HybridLayers, Part, Phase, write_part};
-use crate::outcome::{Fidelity, Outcome, SectionOutcome, StopReason};
+use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::divided_over_tiers;
 use crate::units::Dtype;
 use crate::workload::{self, Workload};
@@ -291,7 +291,7 @@ fn on_rdu(
     Ok(ChipTime { by_rows: Some(by_rows), ..if by_rows { rows } else { side } })
 }
 
-/// As kernels of an inference library: attention is the measured one of `serving`, in place of the graph's.
+/// As the kernels of the graph in mode `fused`, as `run` times them.
 fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
     if service.density.is_some() {
         return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
@@ -324,7 +324,7 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     })
 }
 
-/// The kernels of a graph, with the attention of so many layers, if any has it.
+/// The kernels of a graph; of a pass whose graph leaves attention out, the attention of so many layers beside them.
 fn kernels(
     gpu: &Gpu,
     service: &Service,
@@ -342,29 +342,15 @@ fn kernels(
         heads: share.heads,
         kv_heads: share.kv_heads,
         head_dim: share.head(),
+        window: None,
     };
-    let call = attending(pass.users, pass.tokens);
-    let (cases, with_rotary) = match pass.work {
-        _ if layers == 0 => (Vec::new(), false),
-        Work::Prompts => (vec![Case::Prefill(call)], true),
-        Work::Tokens { new: 1, .. } => (vec![Case::Decode(call)], false),
-        Work::Tokens { new, .. } => (vec![Case::Extend { call, new }], false),
-        Work::Rows { .. } => (Vec::new(), false),
-        Work::Mixed { chunk, before } => {
-            (vec![Case::Decode(call), Case::Extend { call: attending(1, before + chunk), new: chunk }], false)
-        }
+    let cases = match pass.work {
+        Work::Mixed { chunk, before } if layers > 0 => vec![
+            Case::Decode(attending(pass.users, pass.tokens)),
+            Case::Extend { call: attending(1, before + chunk), new: chunk },
+        ],
+        _ => Vec::new(),
     };
-    let is_of = |section: &SectionOutcome, wanted: fn(&str) -> bool| section.operators.iter().any(|name| wanted(name));
-    let is_attention = |section: &SectionOutcome| is_of(section, |name| matches!(name, "scores" | "softmax" | "mix"));
-    let is_rotary = |section: &SectionOutcome| {
-        section.operators.iter().all(|name| matches!(name.as_str(), "rotate_key" | "rotate_query"))
-    };
-    let mut cycles = 0;
-    for section in &outcome.sections {
-        if !(is_attention(section) || with_rotary && is_rotary(section)) {
-            cycles += section.cycles;
-        }
-    }
     let seconds = |cycles: u64| cycles as f64 / gpu.clock_hz as f64;
     // The call outside its kernels is the stack's to count.
     let mut each = 0.0;
@@ -372,7 +358,7 @@ fn kernels(
         each += gpu::seconds(gpu, case)? - gpu.serving.call_us / 1e6;
     }
     let static_w = outcome.energy().static_ / seconds(outcome.cycles).max(1e-12);
-    Ok(of(outcome, seconds(cycles) + each * layers as f64, seconds(outcome.cycles), static_w))
+    Ok(of(outcome, seconds(outcome.cycles) + each * layers as f64, seconds(outcome.cycles), static_w))
 }
 
 /// Time and energy of an outcome that takes `seconds` in place of `counted`, over which its static energy is counted (0: the

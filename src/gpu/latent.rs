@@ -1,0 +1,99 @@
+//! Latent attention (DeepSeek-V2, arXiv:2405.04434) as an inference stack runs it: prompts with keys and values of their own for
+//! every head, new tokens over a cache of latent vectors that all heads share.
+
+use crate::arch::{Gpu, LatentKernels};
+use crate::diagnostics::Diagnostic;
+
+use super::attention::{self, Scores};
+use super::serving::{Part, part};
+use super::stream;
+
+/// Width of the latent vector, that values are read from.
+const LATENT: u64 = 512;
+/// Width of a head's rotated part.
+const ROTATED: u64 = 64;
+/// Width of a head without its rotated part.
+const PLAIN: u64 = 128;
+/// Bytes of an element of queries, of keys and values of prompts, and of results.
+const ELEMENT: u64 = 2;
+/// Rows of an instruction of the tensor cores: fewer queries take as long [M PTX wgmma.m64n256k16].
+const LEAST_ROWS: u64 = 64;
+/// Keys of the least part of a cache: a tile.
+const PART_KEYS: u64 = 64;
+
+/// Latent attention with the widths of DeepSeek-V3, without the products around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LatentCall {
+    /// Sequences.
+    pub batch: u64,
+    /// Tokens of a prompt, or of a sequence's cache, the new one among them.
+    pub tokens: u64,
+    /// Heads of the device.
+    pub heads: u64,
+    /// Bytes of an element of the cache.
+    pub cache_bytes: u64,
+}
+
+/// The chip's constants of latent attention.
+fn kernels(gpu: &Gpu) -> Result<LatentKernels, Diagnostic> {
+    let kernels = gpu.serving.latent;
+    if kernels == LatentKernels::default() {
+        return Err(Diagnostic::new(format!("{} has no kernels of latent attention", gpu.name))
+            .with_help("the table `[serving.latent]` of its file gives them"));
+    }
+    Ok(kernels)
+}
+
+/// Prompts: heads of 192 for scores and of 128 for values, behind the kernel that rotates queries and keys and fills the cache.
+pub(super) fn prefill(gpu: &Gpu, of: &LatentCall, macs_per_cycle: f64) -> Result<Vec<Part>, Diagnostic> {
+    let kernels = kernels(gpu)?;
+    let rows = of.batch * of.tokens;
+    let scored = PLAIN + ROTATED;
+    let read = rows * of.heads * (2 * scored + PLAIN) * ELEMENT;
+    let written = rows * of.heads * PLAIN * ELEMENT;
+    let packed = (read + rows * (LATENT + ROTATED) * of.cache_bytes) as f64;
+    let rotate = stream::time(gpu, packed, packed, packed / ELEMENT as f64);
+    let scores = Scores {
+        instances: of.batch * of.heads,
+        queries: of.tokens,
+        keys: of.tokens,
+        // Scores and their product with the values have other depths: the mean of both.
+        head_dim: (scored + PLAIN) / 2,
+        causal: true,
+        window: None,
+    };
+    let rate = macs_per_cycle * kernels.prompt_share;
+    let flash = attention::forward(gpu, &gpu.serving.prefill, &scores, rate, (read + written) as f64);
+    Ok(vec![
+        ("call", gpu.cycles_of_us(kernels.prompt_call_us)),
+        part(gpu, "rotary and cache", rotate.cycles),
+        part(gpu, "latent attention", flash.cycles),
+    ])
+}
+
+/// A new token of each sequence: a thread block has heads of a sequence, which share each latent vector as key and as value; where
+/// blocks are fewer than SMs, each has a part of the cache, and another kernel adds the parts up.
+pub(super) fn decode(gpu: &Gpu, of: &LatentCall, macs_per_cycle: f64) -> Result<Vec<Part>, Diagnostic> {
+    let kernels = kernels(gpu)?;
+    let blocks = of.batch * of.heads.div_ceil(kernels.cache_tile);
+    let parts = (gpu.sm.count / blocks.max(1)).clamp(1, of.tokens.div_ceil(PART_KEYS));
+    let keys = of.tokens.div_ceil(parts) as f64;
+    let width = (LATENT + ROTATED) as f64;
+    let rows = of.heads.min(kernels.cache_tile).max(LEAST_ROWS) as f64;
+    let products = rows * keys * (width + LATENT as f64) / (macs_per_cycle * kernels.cache_share);
+    let of_sm = gpu.serving.sm_gb_per_s * 1e9 / gpu.clock_hz as f64;
+    let fixed = gpu.cycles_of_us(kernels.cache_block_us);
+    let each = fixed + products.max(keys * width * of.cache_bytes as f64 / of_sm);
+    let waves = (blocks * parts).div_ceil(gpu.sm.count) as f64;
+    let cache = (of.batch * of.tokens) as f64 * width * of.cache_bytes as f64;
+    let rows_moved = (of.batch * of.heads * (2 * LATENT + ROTATED) * ELEMENT) as f64;
+    let memory = (cache + rows_moved) / gpu.memory_bytes_per_cycle() + gpu.latency_cycles();
+    let kernel = (waves * each).max(memory + fixed);
+    let mut list =
+        vec![("call", gpu.cycles_of_us(kernels.cache_call_us)), part(gpu, "latent attention over the cache", kernel)];
+    if parts > 1 {
+        let partial = (of.batch * of.heads * parts * LATENT * 4) as f64;
+        list.push(part(gpu, "sum of the parts", stream::time(gpu, 0.0, partial, partial / 4.0).cycles));
+    }
+    Ok(list)
+}
