@@ -31,6 +31,7 @@ mod onnx;
 mod operators;
 mod options;
 mod pattern;
+mod products;
 mod proto;
 mod pt2;
 mod quantization;

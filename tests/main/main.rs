@@ -17,6 +17,7 @@ mod faults;
 mod ffn;
 mod fidelity;
 mod first_steps;
+mod foreign_graphs;
 mod fuzz;
 #[path = "../fuzz/mod.rs"]
 mod fuzz_kinds;
