@@ -67,8 +67,12 @@ fn described(args: &CheckArgs, path: &Path, kind: FileKind, sets: &[Override]) -
         FileKind::Workload | FileKind::Model => {
             let graph = import::load(path, sets, 0, &args.model.options_for(path)?)?;
             let from = if kind == FileKind::Model { "model, as the workload" } else { "workload" };
-            let notes: String = graph.notes.iter().map(|note| format!("\n  note: {note}")).collect();
-            Ok(format!("{from} {}{notes}", report::describe_workload(&graph)))
+            let mut text = format!("{from} {}", report::describe_workload(&graph));
+            for note in &graph.notes {
+                text.push_str("\n  note: ");
+                text.push_str(note);
+            }
+            Ok(text)
         }
         FileKind::Study => {
             let study = Study::open(path, &[], None)?;

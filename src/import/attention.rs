@@ -187,7 +187,7 @@ fn of_node<'a>(net: &mut Net<'a>, node: &NetNode<'a>) -> Option<(Vec<NetNode<'a>
     let mut notes = Vec::new();
     let mask = node.input(3);
     let is_masked = mask.map(|mask| causality(net, mask, s.queries, all));
-    notes.extend(is_masked.and_then(|kept| kept.note()));
+    notes.extend(is_masked.and_then(Kept::note));
     let is_said = node.int("is_causal").unwrap_or(0) != 0;
     let is_causal = s.queries > 1 && (is_said || is_masked.is_some_and(Kept::is_causal));
     // A query sees the keys up to its own place behind the earlier ones: those after the last query are never seen.

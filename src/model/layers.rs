@@ -224,7 +224,8 @@ impl Writer<'_> {
             if met < experts.count {
                 // Those that no token meets stay where they are.
                 let part = format!("{weight}_met");
-                let dtype = self.narrow().map_or_else(String::new, |narrow| format!("\ndtype = {:?}", narrow.dtype));
+                let dtype =
+                    self.narrow_of(&weight).map_or_else(String::new, |narrow| format!("\ndtype = {:?}", narrow.dtype));
                 self.shaped(&part, &format!("met_{}", &rows["experts_".len()..]), columns, &dtype);
                 self.operator(&format!("met_{name}"), "slice", &[&weight], &part, "");
             }

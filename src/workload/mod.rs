@@ -45,7 +45,7 @@ pub use head_swap::HeadSwap;
 pub use image::ImageOptions;
 pub use kernels::{Moved, kernel_of, least_launches, least_moved_bytes, most_elements, moved, stored_macs_by_type};
 pub use kind::{OperatorKind, Phase};
-pub use packed::{EXPANSION_STEPS, Packed};
+pub use packed::{EXPANSION_STEPS, Packed, StoredAs};
 pub use pruned::PrunedActivation;
 pub use sections::pin;
 pub use uses::Uses;

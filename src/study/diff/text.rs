@@ -91,7 +91,7 @@ impl Difference {
 }
 
 fn tell_run(text: &mut String, run: &RunChange) {
-    let _ = writeln!(text, "\n{}", one_line(&run.mode.to_string()));
+    let _ = writeln!(text, "\n{}", one_line(&run.mode));
     let rows = run
         .figures
         .iter()
