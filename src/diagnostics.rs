@@ -41,13 +41,19 @@ impl Origin {
 /// Characters of a quoted value that a message shows.
 const QUOTED_CHARACTERS: usize = 200;
 
+/// Whether a character steers what shows a text: control characters, and those that turn the direction of what follows (UAX #9).
+pub fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A text whose control characters, but for line breaks and tabs, are shown as escapes: a terminal obeys none of them.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if !text.contains(steers) {
+    let is_shown = |c: char| steers(c) && c != '\n' && c != '\t';
+    if !text.contains(is_shown) {
         return Cow::Borrowed(text);
     }
-    let escaped = text.chars().map(|c| if steers(c) { c.escape_default().to_string() } else { c.to_string() });
+    let escaped = text.chars().map(|c| if is_shown(c) { c.escape_default().to_string() } else { c.to_string() });
     Cow::Owned(escaped.collect())
 }
 

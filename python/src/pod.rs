@@ -142,6 +142,7 @@ impl Base {
                 accept: of.accept,
             }),
             expert_load: self.expert_load.as_deref(),
+            stage_layers: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A workload on one chip or two, in some modes: runs, their document, ranges and page.
 
-use crate::arch::{self, AnyChip, Quality};
+use crate::arch::{self, AnyChip, Gpu, Quality};
 use crate::compile::Compiled;
 use crate::input::{Given, Override};
 use crate::map::summarize;
@@ -10,7 +10,8 @@ use crate::program::divided_over_tiers;
 use crate::report::{Document, File, Layout, Made, Page, Side};
 use crate::study::add_least_cycles;
 use crate::study::uncertainty::{self, Draws};
-use crate::workload::Workload;
+use crate::units::Dtype;
+use crate::workload::{Operator, OperatorKind, Workload};
 use crate::{bsp, gpu, systolic, wafer};
 
 use super::execute::{Execution, Source, Stage, execute};
@@ -54,7 +55,7 @@ impl Ran {
         options: &Options,
         ended: &mut dyn FnMut(Stage),
     ) -> Result<Self, Failure> {
-        let ran = match chip {
+        let mut ran = match chip {
             AnyChip::Rdu(chip) => {
                 let chip = chip.under(options.quality)?;
                 let how = (options.fidelity, options.skip);
@@ -87,7 +88,23 @@ impl Ran {
                 Self { chip: AnyChip::Wafer(wafer), divided: None, configurations: Vec::new(), outcomes }
             }
         };
+        ran.carry_notes(workload);
         Ok(ran)
+    }
+
+    /// Lets every run say what its workload says, whatever chip it ran on.
+    fn carry_notes(&mut self, workload: &Workload) {
+        let mut notes = workload.notes.clone();
+        if let AnyChip::Gpu(gpu) = &self.chip {
+            notes.extend(rounded_operands(gpu, workload));
+        }
+        for outcome in &mut self.outcomes {
+            for note in &notes {
+                if !outcome.notes.contains(note) {
+                    outcome.notes.push(note.clone());
+                }
+            }
+        }
     }
 
     /// Refuses runs that did not end.
@@ -117,6 +134,19 @@ impl Ran {
         };
         pairs.map(layout).collect()
     }
+}
+
+/// A sentence on products of fp32 that tensor cores multiply, if there are any: they round both operands.
+fn rounded_operands(gpu: &Gpu, workload: &Workload) -> Option<String> {
+    let on_cores = gpu.sm.tensor_macs.get(&Dtype::Fp32).is_some_and(|&macs| macs > gpu.sm.vector_lanes);
+    let is_product = |operator: &Operator| {
+        operator.kind == OperatorKind::Gemm && workload.tensors[operator.inputs[0]].dtype == Dtype::Fp32
+    };
+    (on_cores && workload.operators.iter().any(is_product)).then(|| {
+        "products of fp32 run on the tensor cores, which round both operands to TF32 (10 bits of mantissa); in fp32 proper they \
+         take the vector units' time"
+            .to_owned()
+    })
 }
 
 /// The page and the layouts of a result, as files of `--out DIR`.

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::diagnostics::{Diagnostic, number};
-use crate::import;
+use crate::import::{self, Checkpoint};
 use crate::input::{self, Override};
-use crate::model::{Activation, Architecture, ExpertLoad, Extras, Position, preset};
+use crate::model::{Activation, Architecture, ExpertLoad, Extras, Position, Storage, preset};
 use crate::pod::{self, Detail, Job, Parallel, Stack, StageBlocks, Stragglers, System, TrainingStep};
 
 /// What is run on which system.
@@ -55,7 +55,7 @@ pub fn pod<T>(
     let system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;
     let stack = stack(&system, request.stack, noted)?;
-    let job = job(request, parallel)?;
+    let TrainedModel { job, notes } = job(request, parallel)?;
     job.check()?;
     if !stack.kind.trains() {
         let title = format!("the stack {:?} is one of prefill and decode alone", stack.kind.name());
@@ -82,12 +82,20 @@ pub fn pod<T>(
         return Err(Diagnostic::new(title).with_help("leave `--flat` out: the chips of a stage go in lockstep"));
     }
     let detail = if request.flat { Detail::Flat } else { Detail::Grouped };
-    let step = pod::step(&system, stack, &job, detail)?;
+    let mut step = pod::step(&system, stack, &job, detail)?;
+    step.notes.extend(notes);
     Ok(then(&system, stack, &job, &step))
 }
 
-pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diagnostic> {
-    let (model, mut architecture, trained_with) = model(args.model, true)?;
+/// A step of training, and what every result of it is to say of the model.
+pub(super) struct TrainedModel {
+    pub(super) job: Job,
+    pub(super) notes: Vec<String>,
+}
+
+pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<TrainedModel, Diagnostic> {
+    let Checkpoint { name: model, mut architecture, sequence: trained_with, positions, mut notes, .. } =
+        model(args.model, true, true)?;
     if architecture.extras.mamba.is_some() {
         let title = format!("{model} has Mamba-2 layers and cannot be trained: scans have no gradient here");
         return Err(Diagnostic::new(title).with_help("`--phase prefill`, `decode` and `requests` serve it"));
@@ -105,7 +113,12 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
     let stage_layers = args.stage_layers.map(stage_layers).transpose()?;
     let predicted = args.predicted;
     let (batch, micro_batch) = (args.batch, args.micro_batch);
-    Ok(Job {
+    if sequence > positions {
+        notes.push(format!(
+            "sequences of {sequence} tokens are longer than the {positions} positions that the model takes"
+        ));
+    }
+    let job = Job {
         model,
         architecture,
         parallel,
@@ -116,7 +129,8 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<Job, Diag
         predicted,
         stage_layers,
         expert_load,
-    })
+    };
+    Ok(TrainedModel { job, notes })
 }
 
 /// Most bytes of a file of shares.
@@ -147,7 +161,7 @@ pub fn stragglers(text: &str) -> Result<Stragglers, Diagnostic> {
 }
 
 /// Layers of stages, as `1,3.5,3`.
-fn stage_layers(text: &str) -> Result<Arc<[StageBlocks]>, Diagnostic> {
+pub(super) fn stage_layers(text: &str) -> Result<Arc<[StageBlocks]>, Diagnostic> {
     let number = |word: &str| {
         let expected = "a count of layers, or of attention blocks + feed-forward blocks";
         let refuse = || Diagnostic::new(format!("`--stage-layers`: found {word:?}, expected {expected}"));
@@ -187,24 +201,13 @@ pub(super) fn expert_load(given: Option<&str>, architecture: &Architecture) -> R
 }
 
 /// A preset, or the model of a config.json. Experts are refused, or in a config.json taken as one block, unless they are kept.
-pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
+pub(super) fn model(name: &str, keeps_experts: bool, is_trained: bool) -> Result<Checkpoint, Diagnostic> {
     if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-        let (model, architecture, sequence) = import::architecture(Path::new(name), keeps_experts)?;
-        let without = Extras { experts: None, mamba: None, ..architecture.extras };
-        // Hybrids are served alone, from graphs that have any feed-forward block and heads of any width.
-        let activation = match architecture.activation {
-            Activation::Relu if architecture.extras.mamba.is_some() => Activation::Gelu,
-            activation => activation,
-        };
-        let head_width = without.head_width.filter(|_| architecture.extras.mamba.is_none());
-        let extras = Extras { head_width, ..without };
-        if let Some(part) = (Architecture { activation, extras, ..architecture }).unusual() {
-            return Err(not_on_many_chips(name, &model, part));
+        let found = import::checkpoint(Path::new(name), keeps_experts, is_trained)?;
+        if let Some(part) = not_modelled(&found.architecture, is_trained) {
+            return Err(not_on_many_chips(name, &found.name, part));
         }
-        if architecture.extras.mamba.is_some() && architecture.extras.experts.is_some() {
-            return Err(not_on_many_chips(name, &model, "experts beside Mamba-2 layers"));
-        }
-        return Ok((model, architecture, sequence));
+        return Ok(found);
     }
     let name = name.to_ascii_lowercase();
     if matches!(name.as_str(), "gpt" | "llama") {
@@ -216,7 +219,25 @@ pub(super) fn model(name: &str, keeps_experts: bool) -> Result<(String, Architec
         let title = format!("{name} has experts, which are modelled on GPUs alone");
         return Err(Diagnostic::new(title).with_help("name another model, or a system of GPUs such as dgx-a100"));
     }
-    Ok((name, architecture, sequence))
+    let (storage, notes) = (Storage::default(), Vec::new());
+    // Of a preset that is trained, the sequence is the caller's to choose.
+    let positions = if is_trained { u64::MAX } else { sequence };
+    Ok(Checkpoint { name, architecture, sequence, positions, storage, activations: None, notes })
+}
+
+/// The part of a model that is not modelled on many chips; serving has graphs of layers, training has lists of kernels too.
+fn not_modelled(architecture: &Architecture, is_trained: bool) -> Option<&'static str> {
+    let extras = architecture.extras;
+    if extras.mamba.is_some() && extras.experts.is_some() {
+        return Some("experts beside Mamba-2 layers");
+    }
+    let mut usual = Extras { experts: None, mamba: None, head_width: None, attention_bias: false, ..extras };
+    let mut activation = architecture.activation;
+    if !is_trained {
+        usual = Extras { head_norm: false, branch_norm: false, capped_scores: false, ..usual };
+        activation = Activation::Gelu;
+    }
+    Architecture { activation, extras: usual, ..*architecture }.unusual()
 }
 
 fn not_on_many_chips(asked: &str, model: &str, part: &str) -> Diagnostic {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::pod::{PodRequest, job, stack};
+use super::pod::{PodRequest, TrainedModel, job, stack};
 use crate::diagnostics::Diagnostic;
 use crate::pod::{self, Candidate, Counts, Detail, Failures, Objective, Parallel, Search, TrainingStep};
 use crate::report::SearchReport;
@@ -36,7 +36,7 @@ pub fn pod_search<T>(
     let given = request.pod.parallel;
     let parallel = if given.is_empty() { Parallel::default() } else { Parallel::parse(given)? };
     let stack = stack(&system, request.pod.stack, noted)?;
-    let base = job(&request.pod, parallel)?;
+    let TrainedModel { job: base, notes } = job(&request.pod, parallel)?;
     let mut fixed: BTreeSet<String> =
         given.split(',').filter_map(|item| item.split_once('=')).map(|(key, _)| key.trim().to_owned()).collect();
     if request.is_micro_batch_fixed {
@@ -57,7 +57,9 @@ pub fn pod_search<T>(
         None => None,
         Some(Candidate { job, .. }) => {
             let goodput = request.failures.map(|failures| failures.goodput(job.parallel.chips()));
-            Some((job, TrainingStep { goodput, ..pod::step(&system, stack, job, Detail::Grouped)? }))
+            let mut step = TrainingStep { goodput, ..pod::step(&system, stack, job, Detail::Grouped)? };
+            step.notes.extend(notes);
+            Some((job, step))
         }
     };
     let best = best.as_ref().map(|(job, step)| (*job, step));

@@ -178,6 +178,11 @@ impl ProofFile {
     }
 }
 
+/// What is wrong with a file that a certificate names, without the lines of the file.
+fn unquoted(error: &Diagnostic) -> String {
+    format!("the certificate names a file that is none of its kind: {}", error.title())
+}
+
 /// Recomputes a certificate's leaves, and that they cover the space. `texts`: chip and workload, where they are no files.
 ///
 /// # Errors
@@ -209,6 +214,12 @@ pub fn check(file: &ProofFile, texts: Option<(&Given, &Given)>) -> Result<(), Fa
         quality: quality.ok_or_else(|| Diagnostic::new(format!("`mapping`: {:?} is none", file.mapping)))?,
         seed: file.seed,
     };
-    let (chip, workload) = inputs.read()?;
+    // A certificate may name any file: what such a file holds is not for a message.
+    let named = |error: Diagnostic| match (texts.is_none(), error.help()) {
+        (false, _) => error,
+        (true, Some(help)) => Diagnostic::new(unquoted(&error)).with_help(help),
+        (true, None) => Diagnostic::new(unquoted(&error)),
+    };
+    let (chip, workload) = inputs.read().map_err(named)?;
     proof::check(&chip, &workload, &file.certificate).map_err(|proof::Refusal(why)| Failure::Unproved(why))
 }

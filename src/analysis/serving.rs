@@ -1,12 +1,14 @@
 //! Prefill and decode of a model on many chips.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::pod::{density, expert_load, model};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
+use crate::import::Checkpoint;
 use crate::input::Override;
-use crate::model::{Architecture, Phase, Position};
+use crate::model::{Phase, Position};
 use crate::pod::{
     self, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind, Streamed,
     System, serve, serving_memory, serving_remedies,
@@ -39,6 +41,8 @@ pub struct ServingRequest<'a> {
     pub draft: Option<DraftRequest<'a>>,
     /// How tokens fall on experts: a word or a file; at random if not given.
     pub expert_load: Option<&'a str>,
+    /// Layers of each stage, as `7,8,7`; equal shares if not given.
+    pub stage_layers: Option<&'a str>,
 }
 
 /// A model that drafts.
@@ -69,35 +73,58 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     let stack = stack(&system, request.stack, noted)?.clone();
     // Without kernels for experts a config.json is served as one block.
     let keeps_experts = matches!(system.chip, AnyChip::Gpu(_));
-    let named = |name: &str| model(name, keeps_experts);
-    let (name, architecture, trained_with) = named(request.model)?;
+    let named = |name: &str| model(name, keeps_experts, false);
+    let checkpoint = named(request.model)?;
+    let (name, architecture, trained_with) = (&checkpoint.name, checkpoint.architecture, checkpoint.sequence);
     if architecture.extras.patches.is_some() {
         let title = format!("{name} is a model of images: it has no tokens to generate");
         return Err(Diagnostic::new(title).with_help("`--phase training` trains it"));
     }
     let sequence = request.sequence.unwrap_or(trained_with);
     let expert_load = expert_load(request.expert_load, &architecture)?;
-    let service = |model: String, mut architecture: Architecture, density: Option<f64>| {
+    let stage_layers = request.stage_layers.map(whole_layers).transpose()?;
+    let service = |of: Checkpoint, density: Option<f64>, stage_layers: Option<Arc<[u64]>>| {
+        let Checkpoint { name: model, mut architecture, positions, storage, activations, notes, .. } = of;
         if let Position::Learned(rows) = architecture.position {
             architecture.position = Position::Learned(rows.max(sequence));
         }
         let experts = if architecture.extras.experts.is_some() { parallel.experts } else { Mixture::default() };
         let parallel = Parallel { experts, ..parallel };
-        Service { model, architecture, parallel, density, expert_load: expert_load.clone() }
+        let (positions, expert_load) = (Some(positions).filter(|&most| most < u64::MAX), expert_load.clone());
+        Service {
+            model,
+            architecture,
+            parallel,
+            density,
+            expert_load,
+            storage,
+            activations,
+            stage_layers,
+            positions,
+            notes,
+        }
     };
     let speculation = match request.draft {
         None => None,
         Some(DraftRequest { model, tokens, accept }) => {
-            let (name, architecture, _) = named(model)?;
-            Some(Speculation { draft: service(name, architecture, None), tokens, accept })
+            Some(Speculation { draft: service(named(model)?, None, None), tokens, accept })
         }
     };
-    let service = Service { parallel, ..service(name, architecture, density(request.sparsity)?) };
+    let service = Service { parallel, ..service(checkpoint, density(request.sparsity)?, stage_layers) };
     service.check()?;
     if let Some(speculation) = &speculation {
         speculation.check(&service)?;
     }
     Ok(Opened { system, stack, service, speculation, sequence })
+}
+
+/// Layers of stages that serve: whole ones.
+fn whole_layers(text: &str) -> Result<Arc<[u64]>, Diagnostic> {
+    let refused = |word: &str| {
+        let title = format!("`--stage-layers`: found {word:?}, expected a count of layers");
+        Diagnostic::new(title).with_help("stages that serve have whole layers: such as 7,8,7")
+    };
+    text.split(',').map(|word| word.trim().parse().map_err(|_| refused(word))).collect()
 }
 
 /// Serves a batch and hands system, stack, model, users and result to `then`; `noted` hears what was chosen for the caller.

@@ -39,7 +39,11 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Failure> {
 
 /// What a file seems to hold, so that what is wrong with it is said in the words of its kind.
 fn kind_of(path: &Path) -> FileKind {
-    FileKind::of(path, &input::text_of(path).unwrap_or_default())
+    // Networks are known by their names, and may be large.
+    match FileKind::of(path, "") {
+        FileKind::Model => FileKind::Model,
+        _ => FileKind::of(path, &input::text_of(path).unwrap_or_default()),
+    }
 }
 
 /// One line on a file.
@@ -63,7 +67,12 @@ fn described(args: &CheckArgs, path: &Path, kind: FileKind, sets: &[Override]) -
         FileKind::Workload | FileKind::Model => {
             let graph = import::load(path, sets, 0, &args.model.options_for(path)?)?;
             let from = if kind == FileKind::Model { "model, as the workload" } else { "workload" };
-            Ok(format!("{from} {}", report::describe_workload(&graph)))
+            let mut text = format!("{from} {}", report::describe_workload(&graph));
+            for note in &graph.notes {
+                text.push_str("\n  note: ");
+                text.push_str(note);
+            }
+            Ok(text)
         }
         FileKind::Study => {
             let study = Study::open(path, &[], None)?;

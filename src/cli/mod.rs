@@ -16,6 +16,7 @@ mod list;
 mod map;
 mod model;
 mod output;
+mod overwritten;
 mod panics;
 mod pod;
 mod pod_goodput;
@@ -65,6 +66,9 @@ fn command(arguments: &[OsString]) -> ExitCode {
             return u8::try_from(message.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
         }
     };
+    if let Some(refusal) = overwritten::refusal(arguments) {
+        return Failure::from(refusal).report();
+    }
     panics::if_a_test_asks();
     match dispatch(cli.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -32,7 +32,11 @@ pub(super) fn model(args: &ModelArgs) -> Result<(), Failure> {
         },
         recompute: args.recompute.into(),
         dropout: args.dropout,
-        storage: Storage { weights: args.weight_storage.clone(), cache: args.cache_storage.clone() },
+        storage: Storage {
+            weights: args.weight_storage.clone(),
+            cache: args.cache_storage.clone(),
+            ..Storage::default()
+        },
         activations: args.activations.clone(),
         chunk: args.chunk,
     })?;

@@ -174,7 +174,7 @@ pub(super) struct PodArgs {
     /// Training: tokens of a sequence that have logits, as a masked language model predicts [default: all]
     #[arg(long, value_name = "N")]
     pub(super) predicted_tokens: Option<u64>,
-    /// Training: layers of each stage, the first first, halves too: such as 3,3.5,1.5 [default: equal shares]
+    /// Layers of each stage, the first first: such as 7,8,7; in training halves too: 3,3.5,1.5 [default: equal shares]
     #[arg(long, value_name = "N,...")]
     pub(super) stage_layers: Option<String>,
     /// Of a model with experts: how tokens fall on them: `even`, `uniform`, `zipf:A` or a file of a number an expert

@@ -69,6 +69,7 @@ fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> Serving
         sparsity: args.sparsity,
         draft: draft(&args.draft),
         expert_load: args.expert_load.as_deref(),
+        stage_layers: args.stage_layers.as_deref(),
     }
 }
 

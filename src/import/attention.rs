@@ -2,7 +2,7 @@
 
 use super::given::Shape;
 use super::net::{Net, NetNode, Value, ValueId};
-use super::pattern::causality;
+use super::pattern::{Kept, causality};
 use super::proto::Attribute;
 
 /// Sizes of an attention.
@@ -187,14 +187,12 @@ fn of_node<'a>(net: &mut Net<'a>, node: &NetNode<'a>) -> Option<(Vec<NetNode<'a>
     let mut notes = Vec::new();
     let mask = node.input(3);
     let is_masked = mask.map(|mask| causality(net, mask, s.queries, all));
-    if is_masked == Some(None) {
-        notes.push("masks of attention that are too large to be read are taken to be causal".to_owned());
-    }
-    let is_causal =
-        s.queries > 1 && (node.int("is_causal").unwrap_or(0) != 0 || matches!(is_masked, Some(Some(true) | None)));
-    if is_causal && s.queries < s.keys {
-        notes.push("causal attention of fewer queries than keys takes the queries as the last tokens".to_owned());
-    }
+    notes.extend(is_masked.and_then(Kept::note));
+    let is_said = node.int("is_causal").unwrap_or(0) != 0;
+    let is_causal = s.queries > 1 && (is_said || is_masked.is_some_and(Kept::is_causal));
+    // A query sees the keys up to its own place behind the earlier ones: those after the last query are never seen.
+    let seen = if is_said { s.keys.min(s.queries) } else { s.keys };
+    let cut = all - s.past - seen;
     let is_capped = node.float("softcap").is_some_and(|cap| cap > 0.0);
     let name = if node.name.is_empty() { "attention".to_owned() } else { node.name.clone() };
     let (q, k, v) = (node.input(0)?, node.input(1)?, node.input(2)?);
@@ -214,8 +212,14 @@ fn of_node<'a>(net: &mut Net<'a>, node: &NetNode<'a>) -> Option<(Vec<NetNode<'a>
         } else if let Some(present) = present {
             steps.write("Identity", &[value], present, vec![]);
         }
-        sides.push(steps.shared(what, value, [s.batch, s.shared, all, width], s.heads / s.shared));
+        if cut > 0 {
+            let first = vec![("starts", Attribute::Ints(vec![0]))];
+            let shape = vec![s.batch, s.shared, all - cut, width];
+            value = steps.step(&format!("{what}_seen"), "Slice", &[value], shape, first);
+        }
+        sides.push(steps.shared(what, value, [s.batch, s.shared, all - cut, width], s.heads / s.shared));
     }
+    let all = all - cut;
     let turned = vec![s.batch, s.heads, s.width, all];
     let turned = steps.step("keys_turned", "Transpose", &[sides[0]], turned, order(&[0, 1, 3, 2]));
     let of_scores = vec![s.batch, s.heads, s.queries, all];

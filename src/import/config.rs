@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::checkpoint::Checkpoint;
 use super::families::{Fields, Model};
+use super::json::Unique;
 use super::options::{Imported, Options};
 use super::quantization::Quantisation;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, steers};
 use crate::input;
-use crate::model::{Architecture, ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, write};
+use crate::model::{ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, write};
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 16 << 20;
@@ -25,22 +27,12 @@ const USUAL_SEQUENCE: u64 = 2048;
 pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     let expert_load = options.expert_load.clone();
     let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts: false };
+    let mut notes = Vec::new();
+    let fields = fields.of_text(&mut notes)?;
     let family = fields.family()?;
-    let Model { architecture, sequence: trained, mut notes } = fields.model(family, options.phase)?;
-    let (mut batch, mut sequence, mut context) = (1, None, None);
-    for (name, size) in &options.dims {
-        match name.as_str() {
-            "batch" => batch = *size,
-            "sequence" => sequence = Some(*size),
-            "context" => context = Some(*size),
-            _ => {
-                return Err(Diagnostic::new(format!(
-                    "`--dim {name}=...`: a config.json leaves no such dimension open"
-                ))
-                .with_help("batch, sequence and context can be given"));
-            }
-        }
-    }
+    let Model { architecture, sequence: trained, notes: of_model } = fields.model(family, options.phase)?;
+    notes.extend(of_model);
+    let Sizes { batch, sequence, context } = sizes(options)?;
     let usual = trained.min(USUAL_SEQUENCE);
     // Of one token at a time, only the cache has a length.
     let is_given = if options.phase == Phase::Decode { context.or(sequence).is_some() } else { sequence.is_some() };
@@ -81,8 +73,9 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         _ if !weights.is_empty() => Some("the matrices are pruned"),
         _ => None,
     };
-    let Quantisation { weights: stored, cache, activations } = fields.quantization(options.dtype(), why, &mut notes);
-    let storage = Storage { weights: stored, cache: cache.filter(|_| options.phase == Phase::Decode) };
+    let quantisation = fields.quantization(&architecture, family, options.dtype(), why, &mut notes);
+    let Quantisation { weights: stored, others, cache, activations } = quantisation;
+    let storage = Storage { weights: stored, others, cache: cache.filter(|_| options.phase == Phase::Decode) };
     let name = name_of(path, &fields);
     let text = write(&crate::model::Options {
         name,
@@ -105,6 +98,30 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     Ok(Imported { text, masks: None })
 }
 
+/// Sizes that a config leaves open.
+struct Sizes {
+    batch: u64,
+    sequence: Option<u64>,
+    context: Option<u64>,
+}
+
+/// The sizes that were asked for.
+fn sizes(options: &Options) -> Result<Sizes, Diagnostic> {
+    let mut sizes = Sizes { batch: 1, sequence: None, context: None };
+    for (name, size) in &options.dims {
+        match name.as_str() {
+            "batch" => sizes.batch = *size,
+            "sequence" => sizes.sequence = Some(*size),
+            "context" => sizes.context = Some(*size),
+            _ => {
+                let title = format!("`--dim {name}=...`: a config.json leaves no such dimension open");
+                return Err(Diagnostic::new(title).with_help("batch, sequence and context can be given"));
+            }
+        }
+    }
+    Ok(sizes)
+}
+
 /// What people call the model: the name that the config gives, else the file's, or of a `config.json` the folder's.
 fn name_of(path: &Path, fields: &Fields) -> String {
     let given = fields.map.get("_name_or_path").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
@@ -112,15 +129,36 @@ fn name_of(path: &Path, fields: &Fields) -> String {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = whole.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     let name = given.map(str::to_owned).or(stem).or(folder).unwrap_or_else(|| "model".to_owned());
-    name.replace(|c: char| c.is_control(), " ")
+    name.replace(steers, " ")
 }
 
-/// The dimensions of a model, what it is called, and the tokens of a sequence unless others are asked for.
-pub(super) fn architecture(path: &Path, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
+/// What a config says of a model, for many chips.
+pub(super) fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> Result<Checkpoint, Diagnostic> {
     let expert_load = ExpertLoad::default();
     let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts };
-    let Model { architecture, sequence, .. } = fields.model(fields.family()?, Phase::Training)?;
-    Ok((name_of(path, &fields), architecture, sequence.min(USUAL_SEQUENCE)))
+    let mut notes = Vec::new();
+    let fields = fields.of_text(&mut notes)?;
+    let family = fields.family()?;
+    // Experts that are kept are those of a training step too; what is said of their rows is said by who runs them.
+    let Model { architecture, sequence, notes: of_model } = fields.model(family, Phase::Training)?;
+    notes.extend(of_model.into_iter().filter(|note| !keeps_experts || !note.starts_with("tokens are taken to fall")));
+    let is_beside = architecture.extras.experts.is_some() || architecture.extras.mamba.is_some();
+    let why_not = match () {
+        () if is_trained => Some("the matrices are trained"),
+        () if is_beside => Some("experts and recurrences on many chips are of bf16 here"),
+        () => None,
+    };
+    let quantisation = fields.quantization(&architecture, family, "bf16", why_not, &mut notes);
+    let Quantisation { weights, others, cache, activations } = quantisation;
+    Ok(Checkpoint {
+        name: name_of(path, &fields),
+        architecture,
+        sequence: sequence.min(USUAL_SEQUENCE),
+        positions: sequence,
+        storage: Storage { weights, others, cache },
+        activations,
+        notes,
+    })
 }
 
 fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
@@ -136,9 +174,9 @@ fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
 
 /// The object that a JSON file holds.
 fn object(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
-    let found = serde_json::from_slice(&bytes_of(path, MOST_BYTES)?);
+    let found = serde_json::from_slice::<Unique>(&bytes_of(path, MOST_BYTES)?);
     let refused = |why: String| Diagnostic::new(format!("`{}` is no config.json: {why}", path.display()));
-    match found {
+    match found.map(|found| found.0) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(refused("it holds no object".to_owned())),
         Err(error) => Err(refused(error.to_string())),

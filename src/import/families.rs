@@ -53,6 +53,14 @@ const HYBRIDS: [&str; 4] = ["mamba2", "bamba", "granitemoehybrid", "nemotron_h"]
 /// Experts of a layer.
 const MOST_EXPERTS: u64 = 1 << 20;
 
+/// The family whose class in Hugging Face Transformers has this name, such as `LlamaForCausalLM`.
+fn family_of_class(class: &str) -> Option<&'static str> {
+    let ends = ["For", "LMHead", "Model"];
+    let end = ends.iter().filter_map(|end| class.find(end)).min().unwrap_or(class.len());
+    let name = class[..end].to_ascii_lowercase();
+    FAMILIES.into_iter().find(|family| family.replace('_', "") == name)
+}
+
 /// What a config says of a model.
 pub(super) struct Model {
     pub(super) architecture: Architecture,
@@ -77,21 +85,77 @@ impl Fields {
     }
 
     pub(super) fn family(&self) -> Result<&'static str, Diagnostic> {
-        let Some(found) = self.map.get("model_type") else {
-            let error = self.refused("`model_type` is missing");
-            return Err(error.with_help(format!("a config.json names one of {}", FAMILIES.join(", "))));
+        let found_name = match (self.map.get("model_type"), self.map.get("architectures")) {
+            (Some(found), _) => found.as_str().unwrap_or_default().to_owned(),
+            (None, Some(classes)) => {
+                let class = classes.get(0).and_then(Value::as_str).unwrap_or_default();
+                return family_of_class(class).ok_or_else(|| {
+                    self.refused(&format!(
+                        "`model_type` is missing, and `architectures` is {classes}, which is not known"
+                    ))
+                    .with_help(format!("known families are {}; export others to ONNX", FAMILIES.join(", ")))
+                });
+            }
+            (None, None) => {
+                let error = self.refused("`model_type` is missing");
+                return Err(error.with_help(format!("a config.json names one of {}", FAMILIES.join(", "))));
+            }
         };
-        let found_name = found.as_str().unwrap_or_default();
         if let Some(family) = FAMILIES.into_iter().find(|family| *family == found_name) {
             return Ok(family);
         }
         if let Some((_, missing)) = MISSING.into_iter().find(|(family, _)| *family == found_name) {
-            let why = format!("`model_type` is {found}, whose models have {missing}, which are not modelled");
+            let why = format!("`model_type` is {found_name:?}, whose models have {missing}, which are not modelled");
             return Err(self.refused(&why).with_help("export the model to ONNX"));
         }
         Err(self
-            .refused(&format!("`model_type` is {found}, which is not known"))
+            .refused(&format!("`model_type` is {found_name:?}, which is not known"))
             .with_help(format!("known are {}; export others to ONNX", FAMILIES.join(", "))))
+    }
+
+    /// The fields of the text model, where its dimensions lie under `text_config`; without them, as they are.
+    ///
+    /// # Errors
+    /// A family that is known to have parts that are not modelled, and a `text_config` that is no object.
+    pub(super) fn of_text(mut self, notes: &mut Vec<String>) -> Result<Self, Diagnostic> {
+        let Some(inner) = self.map.get("text_config").filter(|_| !self.map.contains_key("hidden_size")) else {
+            return Ok(self);
+        };
+        let Value::Object(inner) = inner else {
+            return Err(self.refused("`text_config` is no object, and `hidden_size` is missing"));
+        };
+        let outer_name = self.map.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        if MISSING.iter().any(|(family, _)| *family == outer_name) {
+            return Ok(self);
+        }
+        let mut inner = inner.clone();
+        let is_unnamed = !inner.contains_key("model_type") && !inner.contains_key("architectures");
+        for (key, is_kept) in [
+            ("model_type", is_unnamed),
+            ("architectures", is_unnamed),
+            ("quantization_config", true),
+            ("_name_or_path", true),
+            ("tie_word_embeddings", true),
+        ] {
+            if let Some(value) = self.map.get(key).filter(|_| is_kept && !inner.contains_key(key)) {
+                inner.insert(key.to_owned(), value.clone());
+            }
+        }
+        let others: Vec<String> = self
+            .map
+            .iter()
+            .filter(|(key, value)| key.ends_with("_config") && value.is_object())
+            .filter(|(key, _)| !["text_config", "quantization_config"].contains(&key.as_str()))
+            .map(|(key, _)| format!("`{key}`"))
+            .collect();
+        let left_out = if others.is_empty() {
+            String::new()
+        } else {
+            format!("; what {} describes is not modelled", others.join(" and "))
+        };
+        notes.push(format!("the model is that of `text_config`{left_out}"));
+        self.map = inner;
+        Ok(self)
     }
 
     /// A count under one of several names.
@@ -126,11 +190,13 @@ impl Fields {
     /// The architecture of a family. In training, which has no gradient of gathered tokens, the experts that a token meets
     /// are one feed-forward block.
     pub(super) fn model(&self, family: &str, phase: Phase) -> Result<Model, Diagnostic> {
-        let base = self.base(family)?;
-        let (heads, sequence) = (base.heads, self.sequence(family)?);
         let mut notes = Vec::new();
+        let base = self.base(family, &mut notes)?;
+        let heads = base.heads;
+        let sequence = self.sequence(family, &mut notes)?;
+        let kv_heads = self.kv_heads(family, heads, &mut notes)?;
         let llama = Architecture {
-            kv_heads: self.any(&["num_key_value_heads"])?.unwrap_or(heads),
+            kv_heads,
             norm: Norm::Rms,
             activation: Activation::GatedSilu,
             bias: self.flag("attention_bias", false)? && self.flag("mlp_bias", false)?,
@@ -159,7 +225,7 @@ impl Fields {
                 Architecture { activation: Activation::GatedGelu, extras, ..llama }
             }
             "deepseek_v2" | "deepseek_v3" => {
-                let extras = Extras { latent: Some(self.latent()?), head_width: None, ..base.extras };
+                let extras = Extras { latent: Some(self.latent(family, &mut notes)?), head_width: None, ..base.extras };
                 Architecture { kv_heads: heads, extras, ..llama }
             }
             "bert" => Architecture {
@@ -167,7 +233,7 @@ impl Fields {
                 causal: false,
                 post_norm: true,
                 embedding_norm: true,
-                token_types: self.any(&["type_vocab_size"])?.unwrap_or(2),
+                token_types: self.from(0, family, &["type_vocab_size"], &mut notes)?,
                 output: false,
                 ..base
             },
@@ -187,32 +253,64 @@ impl Fields {
             }
             _ => Architecture { parallel: self.flag("use_parallel_residual", true)?, ..base },
         };
-        if let Some(experts) = self.experts(family, &architecture)? {
-            self.with_experts(&mut architecture, experts, phase, &mut notes)?;
+        if let Some(experts) = self.experts(family, &architecture, &mut notes)? {
+            self.with_experts(family, &mut architecture, experts, phase, &mut notes)?;
         } else if self.expert_load != ExpertLoad::default() {
             return Err(self.refused("`--expert-load` is for models with experts, and this one has none"));
         }
-        let is_windowed = family != "gemma2" && self.flag("use_sliding_window", true)?;
-        if is_windowed && self.any(&["sliding_window"])?.is_some_and(|window| window < sequence) {
-            notes.push("the sliding window of attention is not modelled: every token meets all before it".to_owned());
-        }
+        notes.extend(self.window_note(family, sequence)?);
         Ok(Model { architecture, sequence, notes })
     }
 
-    /// The most tokens of a sequence.
-    fn sequence(&self, family: &str) -> Result<u64, Diagnostic> {
+    /// Heads of keys and values, of families that say how many.
+    fn kv_heads(&self, family: &str, heads: u64, notes: &mut Vec<String>) -> Result<u64, Diagnostic> {
+        match family {
+            "llama" | "mistral" | "mixtral" | "phi3" | "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe" | "gemma2" => {
+                self.count_or_usual(family, &["num_key_value_heads"], notes)
+            }
+            _ => Ok(heads),
+        }
+    }
+
+    /// What is to be said of windows of attention that are shorter than the longest sequence.
+    fn window_note(&self, family: &str, sequence: u64) -> Result<Option<String>, Diagnostic> {
+        let is_usual = !matches!(family, "qwen2" | "qwen3" | "qwen2_moe" | "qwen3_moe");
+        let is_windowed = family != "gemma2" && self.flag("use_sliding_window", is_usual)?;
+        let window = if self.map.contains_key("sliding_window") {
+            self.any(&["sliding_window"])?
+        } else {
+            Self::usual_count(family, "sliding_window")
+        };
+        let is_short = is_windowed && window.is_some_and(|window| window < sequence);
+        Ok(is_short
+            .then(|| "the sliding window of attention is not modelled: every token meets all before it".to_owned()))
+    }
+
+    /// The most tokens of a sequence; it is the length of a table in families that learn their positions.
+    fn sequence(&self, family: &str, notes: &mut Vec<String>) -> Result<u64, Diagnostic> {
         let names = ["max_position_embeddings", "n_positions", "n_ctx", "seq_length"];
-        Ok(self.any(&names)?.unwrap_or(if family == "gpt2" { 1024 } else { 2048 }))
+        if matches!(family, "bert" | "gpt2" | "opt") {
+            return self.count_or_usual(family, &names, notes);
+        }
+        Ok(self.any(&names)?.or(Self::usual_count(family, "trained_positions")).unwrap_or(2048))
+    }
+
+    /// The width of the feed-forward block: four times the model's where the family's class says so.
+    fn feed_forward(&self, family: &str, hidden: u64, notes: &mut Vec<String>) -> Result<u64, Diagnostic> {
+        let names = ["intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"];
+        match family {
+            "gpt2" | "bloom" | "falcon" | "mamba2" => Ok(self.any(&names)?.unwrap_or(hidden.saturating_mul(4))),
+            _ => self.count_or_usual(family, &names, notes),
+        }
     }
 
     /// What all families have.
-    fn base(&self, family: &str) -> Result<Architecture, Diagnostic> {
+    fn base(&self, family: &str, notes: &mut Vec<String>) -> Result<Architecture, Diagnostic> {
         let hidden = self.count(&["hidden_size", "n_embd", "n_embed"])?;
         let layers = self.count(&["num_hidden_layers", "n_layer"])?;
         // Without attention it has no heads.
         let heads = if family == "mamba2" { 1 } else { self.count(&["num_attention_heads", "n_head"])? };
-        let wide = hidden.saturating_mul(4);
-        let feed_forward = self.any(&["intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim"])?.unwrap_or(wide);
+        let feed_forward = self.feed_forward(family, hidden, notes)?;
         let is_untied = matches!(
             family,
             "llama"
@@ -228,10 +326,14 @@ impl Fields {
                 | "deepseek_v3"
                 | "mamba2"
                 | "bamba"
+                | "granitemoehybrid"
                 | "nemotron_h"
         );
-        let usual = if family == "gemma2" { Some(256) } else { None };
-        let head_width = if family == "mamba2" { None } else { self.any(&["head_dim"])?.or(usual) };
+        let head_width = match family {
+            "mamba2" => None,
+            "gemma2" | "qwen3" => Some(self.count_or_usual(family, &["head_dim"], notes)?),
+            _ => self.any(&["head_dim"])?,
+        };
         Ok(Architecture {
             hidden,
             layers,
@@ -272,44 +374,54 @@ impl Fields {
         })
     }
 
-    fn latent(&self) -> Result<Latent, Diagnostic> {
+    fn latent(&self, family: &str, notes: &mut Vec<String>) -> Result<Latent, Diagnostic> {
         Ok(Latent {
-            query: self.any(&["q_lora_rank"])?,
-            key: self.count(&["kv_lora_rank"])?,
-            plain: self.count(&["qk_nope_head_dim"])?,
-            rotated: self.count(&["qk_rope_head_dim"])?,
-            value: self.count(&["v_head_dim"])?,
+            query: self.count_or_none(family, &["q_lora_rank"], notes)?,
+            key: self.count_or_usual(family, &["kv_lora_rank"], notes)?,
+            plain: self.count_or_usual(family, &["qk_nope_head_dim"], notes)?,
+            rotated: self.count_or_usual(family, &["qk_rope_head_dim"], notes)?,
+            value: self.count_or_usual(family, &["v_head_dim"], notes)?,
         })
     }
 
     /// The experts of a layer that has some.
-    fn experts(&self, family: &str, base: &Architecture) -> Result<Option<Experts>, Diagnostic> {
+    fn experts(
+        &self,
+        family: &str,
+        base: &Architecture,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Experts>, Diagnostic> {
+        let count = match family {
+            "mixtral" | "granitemoehybrid" => "num_local_experts",
+            "qwen2_moe" | "qwen3_moe" => "num_experts",
+            "deepseek_v2" | "deepseek_v3" => "n_routed_experts",
+            _ => return Ok(None),
+        };
+        let count = self.from(u64::from(family != "granitemoehybrid"), family, &[count], notes)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let each = self.count_or_usual(family, &["num_experts_per_tok"], notes)?;
         let every = self.any(&["decoder_sparse_step", "moe_layer_freq"])?.unwrap_or(1);
-        let plain = |count, each, width| Experts { count, each, width, shared: 0, shared_gate: false, every };
-        let each = |usual: u64| Ok::<_, Diagnostic>(self.any(&["num_experts_per_tok"])?.unwrap_or(usual));
+        let width = match family {
+            "mixtral" | "granitemoehybrid" => base.feed_forward,
+            _ => self.count_or_usual(family, &["moe_intermediate_size"], notes)?,
+        };
+        let plain = Experts { count, each, width, shared: 0, shared_gate: false, every };
         let experts = match family {
-            "mixtral" => plain(self.any(&["num_local_experts"])?.unwrap_or(8), each(2)?, base.feed_forward),
-            "qwen2_moe" => Experts {
-                shared: self.count(&["shared_expert_intermediate_size"])?,
-                shared_gate: true,
-                ..plain(self.count(&["num_experts"])?, each(4)?, self.count(&["moe_intermediate_size"])?)
-            },
-            "qwen3_moe" => plain(self.count(&["num_experts"])?, each(8)?, self.count(&["moe_intermediate_size"])?),
+            "qwen2_moe" => {
+                let shared = self.count_or_usual(family, &["shared_expert_intermediate_size"], notes)?;
+                Experts { shared, shared_gate: true, ..plain }
+            }
             "granitemoehybrid" => {
-                let count = self.map.get("num_local_experts").and_then(Value::as_u64).unwrap_or(0);
-                if count == 0 {
-                    return Ok(None);
-                }
-                let shared = self.any(&["shared_intermediate_size"])?.unwrap_or(0);
-                Experts { shared, ..plain(count, each(2)?, base.feed_forward) }
+                Experts { shared: self.from(0, family, &["shared_intermediate_size"], notes)?, ..plain }
             }
             "deepseek_v2" | "deepseek_v3" => {
-                let width = self.count(&["moe_intermediate_size"])?;
-                let shared = self.map.get("n_shared_experts").and_then(Value::as_u64).unwrap_or(0);
-                let shared = shared.saturating_mul(width);
-                Experts { shared, ..plain(self.count(&["n_routed_experts"])?, each(8)?, width) }
+                let is_none = self.map.get("n_shared_experts").is_some_and(Value::is_null);
+                let shared = if is_none { 0 } else { self.from(0, family, &["n_shared_experts"], notes)? };
+                Experts { shared: shared.saturating_mul(width), ..plain }
             }
-            _ => return Ok(None),
+            _ => plain,
         };
         if experts.each > experts.count {
             return Err(self.refused(&format!("a token meets {} of {} experts", experts.each, experts.count)));
@@ -320,6 +432,7 @@ impl Fields {
     /// Gives an architecture its experts, or in training one block as wide as those that a token meets.
     fn with_experts(
         &self,
+        family: &str,
         architecture: &mut Architecture,
         experts: Experts,
         phase: Phase,
@@ -353,7 +466,8 @@ impl Fields {
             ));
             return Ok(());
         }
-        let dense = self.map.get("first_k_dense_replace").and_then(Value::as_u64).unwrap_or(0);
+        let has_dense = matches!(family, "deepseek_v2" | "deepseek_v3");
+        let dense = if has_dense { self.from(0, family, &["first_k_dense_replace"], notes)? } else { 0 };
         architecture.extras.dense_layers = dense;
         notes.push(format!(
             "tokens are taken to fall {} on the {count} experts of a layer, {each} for each; those that the tokens are \

@@ -41,19 +41,12 @@ impl Fields {
         notes: &mut Vec<String>,
     ) -> Result<Architecture, Diagnostic> {
         let (layers, order) = counted(&self.layers_of(family, base.layers)?);
-        let taken = |names: &[&str], usual: u64| Ok::<_, Diagnostic>(self.any(names)?.unwrap_or(usual));
-        let groups = taken(&["mamba_n_groups", "n_groups"], if family == "bamba" { 1 } else { 8 })?;
-        let groups = if family == "granitemoehybrid" { taken(&["mamba_n_groups"], 1)? } else { groups };
-        let head = match self.map.get("mamba_d_head") {
-            Some(Value::String(auto)) if auto == "auto" => None,
-            _ => self.any(&["mamba_d_head", "mamba_head_dim"])?,
-        };
-        let head = if family == "mamba2" { taken(&["head_dim"], 64)? } else { head.unwrap_or(64) };
-        let wide = base.hidden.saturating_mul(taken(&["mamba_expand", "expand"], 2)?) / head;
-        let names = ["mamba_n_heads", "mamba_num_heads"];
-        let heads = if family == "mamba2" { self.any(&["num_heads"])? } else { self.any(&names)? }.unwrap_or(wide);
-        let usual_state = if family == "bamba" || family == "granitemoehybrid" { 256 } else { 128 };
-        let chunk = taken(&["mamba_chunk_size", "chunk_size"], 256)?;
+        let usual = |names: &[&str], notes: &mut Vec<String>| self.count_or_usual(family, names, notes);
+        let (heads, head) = self.recurrence_heads(family, base.hidden, notes)?;
+        let groups = usual(&["mamba_n_groups", "n_groups"], notes)?;
+        let chunk = usual(&["mamba_chunk_size", "chunk_size"], notes)?;
+        let state = usual(&["mamba_d_state", "ssm_state_size", "state_size"], notes)?;
+        let taps = usual(&["mamba_d_conv", "conv_kernel"], notes)?;
         if layers.attention > 0 || layers.feeds > 0 {
             notes.push(format!(
                 "layers of one kind follow one another: {} with a recurrence, {} feed-forward blocks alone, {} with \
@@ -75,13 +68,18 @@ impl Fields {
             has_feed: matches!(family, "bamba" | "granitemoehybrid"),
             heads: narrow("mamba_n_heads", heads)?,
             head: narrower("mamba_d_head", head)?,
-            state: narrower("mamba_d_state", taken(&["mamba_d_state", "ssm_state_size", "state_size"], usual_state)?)?,
+            state: narrower("mamba_d_state", state)?,
             groups: narrower("mamba_n_groups", groups)?,
-            taps: narrower("mamba_d_conv", taken(&["mamba_d_conv", "conv_kernel"], 4)?)?,
+            taps: narrower("mamba_d_conv", taps)?,
             span: narrow("mamba_chunk_size", chunk)?,
         };
+        let kv_heads = if layers.attention > 0 && family != "mamba2" {
+            self.count_or_usual(family, &["num_key_value_heads"], notes)?
+        } else {
+            self.any(&["num_key_value_heads"])?.unwrap_or(base.heads)
+        };
         let mut architecture = Architecture {
-            kv_heads: self.any(&["num_key_value_heads"])?.unwrap_or(base.heads),
+            kv_heads,
             norm: Norm::Rms,
             activation: Activation::GatedSilu,
             bias: false,
@@ -95,21 +93,51 @@ impl Fields {
                 if is_plain {
                     architecture.position = Position::Alibi;
                 }
-                if self.map.get("num_local_experts").and_then(Value::as_u64).unwrap_or(0) == 0 {
-                    architecture.feed_forward = self.count(&["shared_intermediate_size"])?;
+                if self.map.get("num_local_experts").and_then(Value::as_u64) == Some(0) {
+                    architecture.feed_forward = self.count_or_usual(family, &["shared_intermediate_size"], notes)?;
                 }
             }
             "nemotron_h" => {
                 architecture.activation = Activation::Relu;
                 architecture.position = Position::Alibi;
-                let width = self.any(&["attention_head_dim", "head_dim"])?;
-                architecture.extras.head_width =
-                    width.filter(|head| head.saturating_mul(architecture.heads) != architecture.hidden);
+                let width = self.count_or_usual(family, &["attention_head_dim", "head_dim"], notes)?;
+                let is_other = width.saturating_mul(architecture.heads) != architecture.hidden;
+                architecture.extras.head_width = is_other.then_some(width);
                 notes.push("the square behind ReLU in feed-forward blocks is not modelled".to_owned());
             }
             _ => {}
         }
         Ok(architecture)
+    }
+
+    /// Heads of a recurrence, and the width of one: `auto` is what the expanded width leaves for a head.
+    fn recurrence_heads(&self, family: &str, hidden: u64, notes: &mut Vec<String>) -> Result<(u64, u64), Diagnostic> {
+        let count_names = if family == "mamba2" { &["num_heads"][..] } else { &["mamba_n_heads", "mamba_num_heads"] };
+        if family == "nemotron_h" {
+            let heads = self.count_or_usual(family, count_names, notes)?;
+            return Ok((heads, self.count_or_usual(family, &["mamba_d_head", "mamba_head_dim"], notes)?));
+        }
+        let (given_heads, given_head) = if family == "mamba2" {
+            (self.any(count_names)?, Some(self.count_or_usual(family, &["head_dim"], notes)?))
+        } else {
+            let is_auto = self.map.get("mamba_d_head").is_none_or(|head| head.as_str() == Some("auto"));
+            let head = if is_auto { None } else { self.any(&["mamba_d_head"])? };
+            (Some(self.count_or_usual(family, count_names, notes)?), head)
+        };
+        if let (Some(heads), Some(head)) = (given_heads, given_head) {
+            return Ok((heads, head));
+        }
+        let expand = self.count_or_usual(family, &["mamba_expand", "expand"], notes)?;
+        let wide = hidden.saturating_mul(expand);
+        let known = given_heads.or(given_head).unwrap_or(1);
+        if !wide.is_multiple_of(known) {
+            let why = format!("{known} does not divide the expanded width {wide} into heads of a recurrence");
+            return Err(self.refused(&why));
+        }
+        Ok(match given_heads {
+            Some(heads) => (heads, wide / heads),
+            None => (wide / known, known),
+        })
     }
 
     /// What each layer is.

@@ -35,6 +35,7 @@ pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
     }
     for index in 0..net.nodes.len() {
         let found = of_step(net, &net.nodes[index], &arrays);
+        let is_known = found.is_ok();
         let shapes = match found {
             Ok(shapes) => shapes,
             Err(Unknown::Wrong(why)) => {
@@ -51,9 +52,13 @@ pub(super) fn infer(net: &mut Net<'_>, assume: bool) -> Result<(), Diagnostic> {
             Err(Unknown::Input | Unknown::Operator) => {
                 let node = &net.nodes[index];
                 let like = node.input(0).and_then(|first| net.values[first].shape.clone()).filter(|_| assume);
-                node.outputs.iter().map(|_| like.clone()).collect()
+                let stated = |id: &Option<ValueId>| id.and_then(|id| net.values[id].shape.clone());
+                node.outputs.iter().map(|output| stated(output).or_else(|| like.clone())).collect()
             }
         };
+        if is_known {
+            compare(net, index, &shapes)?;
+        }
         settle(net, index, shapes, &mut arrays, &mut left)?;
     }
     Ok(())
@@ -64,6 +69,29 @@ fn check_size(name: &str, shape: &[u64]) -> Result<(), Diagnostic> {
     let elements = shape.iter().try_fold(1u64, |all, &dim| all.checked_mul(dim.max(1)));
     if elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
         return Err(Diagnostic::new(format!("value {name:?} has the shape {shape:?}: more than 2^50 elements")));
+    }
+    Ok(())
+}
+
+/// Refuses results whose shapes are stated otherwise than they follow.
+fn compare(net: &Net<'_>, index: usize, shapes: &[Option<Shape>]) -> Result<(), Diagnostic> {
+    for (output, shape) in net.nodes[index].outputs.iter().zip(shapes) {
+        let (Some(id), Some(shape)) = (output, shape) else { continue };
+        let value = &net.values[*id];
+        let fits = |stated: &[Option<u64>]| {
+            stated.len() == shape.len()
+                && stated.iter().zip(shape.iter()).all(|(stated, &size)| stated.is_none_or(|s| s == size))
+        };
+        let known = value.shape.as_ref().map(|stated| stated.iter().copied().map(Some).collect::<Vec<_>>());
+        if let Some(stated) = [&known, &value.stated].into_iter().flatten().find(|stated| !fits(stated)) {
+            let axis = |size: &Option<u64>| size.map_or_else(|| "?".to_owned(), |size| size.to_string());
+            let stated = format!("[{}]", stated.iter().map(axis).collect::<Vec<_>>().join(", "));
+            let title = format!(
+                "value {:?} is stated to be {stated}, and {} {:?} makes it {shape:?}",
+                value.name, net.nodes[index].op, net.nodes[index].name
+            );
+            return Err(Diagnostic::new(title).with_help("the file contradicts itself: export it again"));
+        }
     }
     Ok(())
 }
@@ -81,13 +109,6 @@ fn settle(
         let (Some(id), Some(shape)) = (output, shape) else { continue };
         check_size(&net.values[id].name, &shape)?;
         let value = &mut net.values[id];
-        if let Some(stated) = value.shape.as_ref().filter(|stated| **stated != shape) {
-            let title = format!(
-                "value {:?} is stated to be {stated:?}, and {} {:?} makes it {shape:?}",
-                value.name, net.nodes[index].op, net.nodes[index].name
-            );
-            return Err(Diagnostic::new(title).with_help("the file contradicts itself: export it again"));
-        }
         value.shape = Some(shape);
     }
     fold(net, index, arrays, left);

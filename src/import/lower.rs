@@ -146,7 +146,7 @@ impl Lower<'_, '_> {
         let is_image = shape.len() > 2
             && self.net.readers(value).any(|index| takes_images.contains(&self.net.nodes[index].op.as_str()));
         let by_heads = |shape: &[u64]| match *shape {
-            [batch, heads, tokens, width] if known.has_heads => {
+            [batch, heads, tokens, width] if known.has_heads || self.meets_one_head(value, heads) => {
                 let side_by_side = Layout::of_rows(0, &[batch, tokens, heads * width]);
                 Some(side_by_side.reshaped(&[batch, tokens, heads, width])?.transposed(&[0, 2, 1, 3]))
             }
@@ -158,6 +158,16 @@ impl Lower<'_, '_> {
         let layout = layout.on(tensor);
         self.set(value, layout.clone());
         Ok(layout)
+    }
+
+    /// Whether a value of many heads is the first operand of a product whose second has one head for all of them.
+    fn meets_one_head(&self, value: ValueId, heads: u64) -> bool {
+        self.net.readers(value).any(|index| {
+            let node = &self.net.nodes[index];
+            let second = node.input(1).filter(|&second| second != value && !self.is_constant(second));
+            let shape = second.and_then(|second| self.net.values[second].shape.as_deref());
+            node.op == "MatMul" && heads > 1 && matches!(shape, Some([_, 1, _, _]))
+        })
     }
 
     /// Puts a value where a layout says.

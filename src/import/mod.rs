@@ -9,8 +9,10 @@
 //! ```
 
 mod attention;
+mod checkpoint;
 mod config;
 mod constant;
+mod defaults;
 mod draft;
 mod eight_bits;
 mod expert_load;
@@ -21,9 +23,12 @@ mod hybrids;
 mod image_shapes;
 mod images;
 mod infer;
+mod json;
 mod layout;
 mod lower;
 mod masks;
+mod module_names;
+mod module_rules;
 mod moves;
 mod net;
 mod network;
@@ -31,6 +36,7 @@ mod onnx;
 mod operators;
 mod options;
 mod pattern;
+mod products;
 mod proto;
 mod pt2;
 mod quantization;
@@ -41,12 +47,12 @@ mod wire;
 
 use std::path::Path;
 
+pub use checkpoint::Checkpoint;
 pub use expert_load::{expert_load, expert_load_word};
 pub use options::{Imported, Options, PHASES, Request, is_model, is_network};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::{Given, Override};
-use crate::model::Architecture;
 use crate::workload::{self, Workload};
 
 /// The workload file of a model.
@@ -64,13 +70,13 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     onnx::import(path, options)
 }
 
-/// What the model of a `config.json` is called, its dimensions, and the tokens of a sequence unless others are asked for: at
-/// most 2,048. Experts stay experts if `keeps_experts`, else those that a token meets are one block.
+/// The model of a `config.json`. Experts stay experts if `keeps_experts`, else those that a token meets are one block. Where it is
+/// trained, it is not quantised.
 ///
 /// # Errors
 /// A file that cannot be read or names no known family.
-pub fn architecture(path: &Path, keeps_experts: bool) -> Result<(String, Architecture, u64), Diagnostic> {
-    config::architecture(path, keeps_experts)
+pub fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> Result<Checkpoint, Diagnostic> {
+    config::checkpoint(path, keeps_experts, is_trained)
 }
 
 /// Reads a workload file or a model, with the `workload.` overrides among `sets` applied. `seed` goes into every random

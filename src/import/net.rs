@@ -18,6 +18,8 @@ pub(super) struct Value<'a> {
     pub(super) name: String,
     /// As far as it is known.
     pub(super) shape: Option<Vec<u64>>,
+    /// What the file says of its axes, where it says a size.
+    pub(super) stated: Option<Vec<Option<u64>>>,
     /// As `TensorProto.DataType` counts; 0 if unknown.
     pub(super) data_type: i64,
     /// What does not depend on the network's inputs.
@@ -155,16 +157,20 @@ impl<'a> Net<'a> {
         }
         dims.finish()?;
         net.add_nodes(graph.nodes, &mut ids)?;
-        for info in &graph.values {
+        let of_outputs = graph.outputs.iter().map(|info| (info, false));
+        for (info, is_taken) in graph.values.iter().map(|info| (info, true)).chain(of_outputs) {
             let Some(&id) = ids.get(info.name) else { continue };
             let known = |dim: &Dim<'_>| match dim {
                 Dim::Known(size) => Some(*size),
                 Dim::Named(name) => bound.iter().find(|(bound, _)| bound == name).map(|(_, size)| *size),
                 Dim::Unknown => None,
             };
-            let shape = info.shape.as_ref().and_then(|dims| dims.iter().map(known).collect());
             let value = &mut net.values[id];
-            value.shape = value.shape.take().or(shape);
+            let stated: Option<Vec<Option<u64>>> = info.shape.as_ref().map(|dims| dims.iter().map(known).collect());
+            let shape = stated.as_ref().and_then(|dims| dims.iter().copied().collect());
+            // What is said of a result is compared with what follows; it stands for no shape that does not.
+            value.shape = value.shape.take().or(shape.filter(|_| is_taken));
+            value.stated = value.stated.take().or(stated);
             if value.data_type == 0 {
                 value.data_type = info.data_type;
             }

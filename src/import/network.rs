@@ -11,7 +11,7 @@ use super::net::Net;
 use super::options::{Imported, Options};
 use super::pattern::recognise;
 use super::proto::Graph;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, steers};
 
 /// Nodes that an error names of each kind.
 const MOST_NAMED: usize = 3;
@@ -36,12 +36,13 @@ pub(super) fn of_graph(
     path: &Path,
     options: &Options,
 ) -> Result<Imported, Diagnostic> {
+    let plain = |name: &str| name.replace(steers, " ");
     let generic = |stem: &str| matches!(stem, "model" | "network" | "graph");
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).filter(|stem| !generic(stem));
     let name = if stem.is_some() || graph.name.trim().is_empty() {
-        stem.unwrap_or_else(|| "model".to_owned())
+        plain(&stem.unwrap_or_else(|| "model".to_owned()))
     } else {
-        graph.name.replace(|c: char| c.is_control(), " ")
+        plain(graph.name)
     };
     let mut net = Net::new(graph, opset, &options.dims)?;
     infer(&mut net, options.skip_unsupported)?;

@@ -74,7 +74,7 @@ impl Lower<'_, '_> {
     fn matmul(&mut self, node: &NetNode<'_>) -> Done {
         let (a, b) = (Self::input(node, 0)?, Self::input(node, 1)?);
         if self.is_constant(a) {
-            return unsupported("a constant times an activation");
+            return self.weight_times(node, a, b);
         }
         if !self.is_constant(b) {
             return self.product(node, a, b);
@@ -84,7 +84,7 @@ impl Lower<'_, '_> {
         let (&k, batch) = leading.split_last().unwrap_or((&columns, &[]));
         let n = if leading.is_empty() { 1 } else { columns };
         if batch.iter().any(|&dim| dim != 1) {
-            return unsupported("a weight of more than two axes");
+            return self.grouped(node, a, b);
         }
         self.linear(node, a, b, (k, n), false)
     }
@@ -92,15 +92,20 @@ impl Lower<'_, '_> {
     fn gemm(&mut self, node: &NetNode<'_>) -> Done {
         let (a, b) = (Self::input(node, 0)?, Self::input(node, 1)?);
         let flag = |name: &str| node.int(name).unwrap_or(0) != 0;
-        if flag("transA") || self.is_constant(a) {
-            return unsupported("its first operand is transposed or constant");
+        if self.is_constant(a) {
+            return unsupported("its first operand is constant");
         }
         if !self.is_constant(b) {
             return unsupported("its second operand is no constant: MatMul is expected");
         }
         let &[rows, columns] = self.shape(b)? else { return unsupported("its weight is no matrix") };
         let (k, n) = if flag("transB") { (columns, rows) } else { (rows, columns) };
-        self.linear(node, a, b, (k, n), flag("transB"))?;
+        if flag("transA") {
+            let weight = self.weight(b, (k, n), flag("transB"), (0, n));
+            self.columns_times(node, a, weight, n)?;
+        } else {
+            self.linear(node, a, b, (k, n), flag("transB"))?;
+        }
         if let (Some(bias), Some(output)) = (node.input(2).filter(|&bias| self.is_constant(bias)), node.output())
             && self.shape(bias)?.iter().product::<u64>() == n
         {
@@ -156,7 +161,7 @@ impl Lower<'_, '_> {
     }
 
     /// A product of activations: one for every head and sequence.
-    fn product(&mut self, node: &NetNode<'_>, a: ValueId, b: ValueId) -> Done {
+    pub(super) fn product(&mut self, node: &NetNode<'_>, a: ValueId, b: ValueId) -> Done {
         let (mut x, mut y) = (self.place(a)?, self.place(b)?);
         let (n, m) = (x.axes.len(), y.axes.len());
         if n < 2 || m < 2 {
@@ -179,7 +184,7 @@ impl Lower<'_, '_> {
             x = self.as_rows(a)?;
             y = if straight(&y) { self.as_rows(b)? } else { self.rows_turned(b)? };
             if !fits_a(&x) || !(turned(&y) || straight(&y)) || !equal(&x, &y) {
-                return unsupported("operands whose axes do not correspond");
+                return self.broadcast_product(node, a, b);
             }
         }
         let is_turned = y.extent(m - 2) > 1 && turned(&y) || !straight(&y);
@@ -202,7 +207,7 @@ impl Lower<'_, '_> {
     }
 
     /// A value as a plain matrix with the last axis inside the rows.
-    fn rows_turned(&mut self, value: ValueId) -> Result<Layout, Stop> {
+    pub(super) fn rows_turned(&mut self, value: ValueId) -> Result<Layout, Stop> {
         let layout = self.place(value)?;
         let mut shape = self.shape(value)?.to_vec();
         let rank = shape.len();

@@ -25,7 +25,7 @@ pub(super) fn recognise(net: &mut Net<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for index in 0..net.nodes.len() {
         if net.nodes[index].op == "Softmax" && !net.nodes[index].is_gone {
-            notes.extend(attention(net, index));
+            notes.extend(attention(net, index).unwrap_or_default());
         }
     }
     prune(net);
@@ -381,7 +381,7 @@ fn rotary(net: &mut Net<'_>, index: usize) {
 }
 
 /// Masks between the scores and the softmax of attention.
-fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
+fn attention(net: &mut Net<'_>, softmax: usize) -> Option<Vec<String>> {
     // The way from the softmax back to the product: which nodes, and on which input it goes.
     let mut way: Vec<(usize, ValueId)> = Vec::new();
     let mut value = net.nodes[softmax].input(0)?;
@@ -404,7 +404,7 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
     };
     let shape = net.values[net.nodes[product].output()?].shape.clone()?;
     let (queries, keys) = (*shape.get(shape.len().checked_sub(2)?)?, *shape.last()?);
-    let (mut is_causal, mut note) = (false, None);
+    let (mut is_causal, mut notes) = (false, Vec::new());
     let mut masks = Vec::new();
     for &(at, scores) in &way {
         let node = &net.nodes[at];
@@ -418,14 +418,9 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
         }
         masks.push((at, scores));
         for mask in node.inputs.iter().flatten().copied().filter(|&id| id != scores) {
-            match causality(net, mask, queries, keys) {
-                Some(true) => is_causal = true,
-                Some(false) => {}
-                None => {
-                    is_causal = true;
-                    note = Some("masks of attention that are too large to be read are taken to be causal".to_owned());
-                }
-            }
+            let kept = causality(net, mask, queries, keys);
+            is_causal |= kept.is_causal();
+            notes.extend(kept.note().filter(|_| queries > 1));
         }
     }
     let is_causal = is_causal && queries > 1;
@@ -456,7 +451,7 @@ fn attention(net: &mut Net<'_>, softmax: usize) -> Option<String> {
             value = net.nodes[reader].output()?;
         }
     }
-    note.filter(|_| is_causal)
+    Some(notes)
 }
 
 /// Whether a value is a product of two activations, scaled or masked.
@@ -471,10 +466,45 @@ fn leads_to_product(net: &Net<'_>, value: ValueId, depth: usize) -> bool {
     }
 }
 
-/// Whether a mask leaves out the keys after the query; `None` if it is square, constant and too large to be read.
-pub(super) fn causality(net: &Net<'_>, mask: ValueId, queries: u64, keys: u64) -> Option<bool> {
+/// Which pairs of a query and a key a mask keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// All, as far as the network says.
+    All,
+    /// The keys up to the query.
+    Triangle,
+    /// Some, in another pattern.
+    Others,
+    /// The mask is square, constant and too large to be read.
+    Unknown,
+}
+
+impl Kept {
+    /// Whether the keys after the query are taken to be left out.
+    pub(super) fn is_causal(self) -> bool {
+        matches!(self, Self::Triangle | Self::Unknown)
+    }
+
+    /// What a reader should know of it.
+    pub(super) fn note(self) -> Option<String> {
+        match self {
+            Self::All | Self::Triangle => None,
+            Self::Others => Some(
+                "a constant mask of attention leaves out pairs that are no triangle: the products compute all pairs, as a \
+                 kernel that skips nothing does"
+                    .to_owned(),
+            ),
+            Self::Unknown => {
+                Some("masks of attention that are too large to be read are taken to be causal".to_owned())
+            }
+        }
+    }
+}
+
+/// Which pairs a mask keeps.
+pub(super) fn causality(net: &Net<'_>, mask: ValueId, queries: u64, keys: u64) -> Kept {
     let mut open = vec![(mask, 0)];
-    let mut is_unknown = false;
+    let mut found = Kept::All;
     while let Some((id, depth)) = open.pop() {
         let value = &net.values[id];
         let shape = value.shape.as_deref().unwrap_or_default();
@@ -483,16 +513,27 @@ pub(super) fn causality(net: &Net<'_>, mask: ValueId, queries: u64, keys: u64) -
             && queries > 1
         {
             match &constant.numbers {
-                Some(numbers) if is_lower_triangle(numbers, queries, keys) => return Some(true),
+                Some(numbers) if is_lower_triangle(numbers, queries, keys) => return Kept::Triangle,
+                Some(numbers) if leaves_out(numbers) && found == Kept::All => found = Kept::Others,
                 Some(_) => {}
-                None => is_unknown = true,
+                None => found = Kept::Unknown,
             }
         }
         if let Some(node) = net.producer(id).filter(|_| depth < FAR && value.constant.is_none()) {
             open.extend(node.inputs.iter().flatten().map(|&input| (input, depth + 1)));
         }
     }
-    if is_unknown { None } else { Some(false) }
+    found
+}
+
+/// Whether numbers are a mask that leaves something out: some are far below zero, or they are truth values of both kinds.
+fn leaves_out(numbers: &Numbers) -> bool {
+    /// What is added to a score that no probability is left of: as much below zero as bf16 and fp16 models use, and more.
+    const FAR_BELOW: f64 = -1e3;
+    match numbers {
+        Numbers::Ints(list) => list.iter().all(|x| matches!(x, 0 | 1)) && list.contains(&0) && list.contains(&1),
+        Numbers::Reals(list) => list.iter().any(|&x| x <= FAR_BELOW),
+    }
 }
 
 /// Whether the last two axes of a mask keep what is on and below the diagonal that ends in the last corner: either

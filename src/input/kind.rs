@@ -53,7 +53,9 @@ impl FileKind {
         if ends("json") {
             let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).unwrap_or_default();
             return match () {
-                () if object.contains_key("model_type") => Self::Model,
+                () if ["model_type", "architectures", "text_config"].iter().any(|key| object.contains_key(*key)) => {
+                    Self::Model
+                }
                 () if object.contains_key("schema") => Self::Result,
                 () => Self::Unknown,
             };

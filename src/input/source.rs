@@ -14,7 +14,7 @@ use super::kind::{FileKind, check_place};
 use super::patch::{self, Edit};
 use super::suggest::{quoted_list, suggest};
 use super::{Count, Override, Real, Root};
-use crate::diagnostics::{self, Diagnostic, Origin};
+use crate::diagnostics::{self, Diagnostic, Origin, steers};
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -215,7 +215,7 @@ impl Source {
     /// A name: not empty, without control characters.
     pub(crate) fn name(&self, field: &str, value: &Spanned<String>) -> Result<String, Diagnostic> {
         let name = value.get_ref();
-        if name.trim().is_empty() || name.contains(char::is_control) {
+        if name.trim().is_empty() || name.contains(steers) {
             let title = format!("`{field}` is {name:?}, which is no name");
             return Err(self.error(value.span(), title, "expected printable characters"));
         }

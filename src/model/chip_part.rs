@@ -27,6 +27,26 @@ pub struct Part {
     pub has_no_feed_forward: bool,
     /// Attention is left out: rows go from its first products to its last one.
     pub has_no_attention: bool,
+    /// Attention is one kernel, which bounds scores as it makes them.
+    pub has_fused_attention: bool,
     /// Decoding: the last rows alone have logits, so many.
     pub sampled: Option<u64>,
+}
+
+impl Part {
+    /// The layers alone, with all that is in them.
+    pub const WHOLE: Self = Self {
+        has_embedding: false,
+        has_no_layers: false,
+        has_logits: false,
+        heads_as_rows: false,
+        micro_batches: None,
+        drops_scores: false,
+        router: None,
+        new_tokens: None,
+        has_no_feed_forward: false,
+        has_no_attention: false,
+        has_fused_attention: false,
+        sampled: None,
+    };
 }

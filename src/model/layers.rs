@@ -212,7 +212,8 @@ impl Writer<'_> {
         self.operator("routing", "softmax", &["routes"], "routed", "");
         self.tensor("ids_experts", "expert_rows", "1", "input", "\ndtype = \"fp32\"");
         self.operator("dispatch", "embedding", &["ids_experts", h], "x_experts", "");
-        let grouped = format!("batch = {met}");
+        // Of the rows of all experts, as many hold something as tokens choose one.
+        let grouped = format!("batch = {met}\nfilled_rows = \"visits\"");
         for (name, rows, columns) in [
             ("gate", "experts_by_hidden", "expert_width"),
             ("up", "experts_by_hidden", "expert_width"),
@@ -223,7 +224,8 @@ impl Writer<'_> {
             if met < experts.count {
                 // Those that no token meets stay where they are.
                 let part = format!("{weight}_met");
-                let dtype = self.narrow().map_or_else(String::new, |narrow| format!("\ndtype = {:?}", narrow.dtype));
+                let dtype =
+                    self.narrow_of(&weight).map_or_else(String::new, |narrow| format!("\ndtype = {:?}", narrow.dtype));
                 self.shaped(&part, &format!("met_{}", &rows["experts_".len()..]), columns, &dtype);
                 self.operator(&format!("met_{name}"), "slice", &[&weight], &part, "");
             }

@@ -212,11 +212,10 @@ fn check_formats(options: &Options) -> Result<(), Diagnostic> {
         return Err(Diagnostic::new(title).with_help("leave it out, or say `--phase decode`"));
     }
     let product = options.activations.as_ref().map_or(&options.dtype, |narrow| &narrow.dtype);
-    for (flag, format, dtype) in [
-        ("--weight-storage", &options.storage.weights, product),
-        ("--cache-storage", &options.storage.cache, &options.dtype),
-    ] {
-        if let Some(format) = format.as_ref().filter(|format| !format.fits(dtype)) {
+    let of_weights = options.storage.of_matrices().map(|format| ("--weight-storage", format, product));
+    let of_cache = options.storage.cache.iter().map(|format| ("--cache-storage", format, &options.dtype));
+    for (flag, format, dtype) in of_weights.chain(of_cache) {
+        if !format.fits(dtype) {
             let title =
                 format!("`{flag}`: {} is not how second operands of products of {dtype} are stored", format.format);
             return Err(Diagnostic::new(title).with_help("expected int4, mxfp4 or that type, without groups"));

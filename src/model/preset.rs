@@ -83,6 +83,21 @@ impl Architecture {
         self.extras.head_width.unwrap_or(self.hidden / self.heads.max(1))
     }
 
+    /// Columns of the queries of a token.
+    pub fn query_width(&self) -> u64 {
+        self.heads * self.head()
+    }
+
+    /// Columns of the keys of a token, and of its values.
+    pub fn kv_width(&self) -> u64 {
+        self.kv_heads * self.head()
+    }
+
+    /// Matrices of a feed-forward block: with a gate three.
+    pub fn feed_matrices(&self) -> u64 {
+        if matches!(self.activation, Activation::GatedSilu | Activation::GatedGelu) { 3 } else { 2 }
+    }
+
     /// The first part of a model beyond the usual dimensions, which not every command can take.
     pub fn unusual(&self) -> Option<&'static str> {
         let Extras {

@@ -3,12 +3,18 @@
 use std::fmt::Write as _;
 
 use super::storage::ActivationFormat;
-use super::write::Writer;
+use super::write::{UNQUANTISED, Writer};
 
 impl Writer<'_> {
     /// The format of the activations of products in the block that is written.
     pub(super) fn narrow(&self) -> Option<&ActivationFormat> {
         self.options.activations.as_ref().filter(|_| self.is_in_a_block())
+    }
+
+    /// The format of the activations of products with a matrix, if they are quantised for it.
+    pub(super) fn narrow_of(&self, matrix: &str) -> Option<&ActivationFormat> {
+        let whole = matrix.strip_suffix("_met").unwrap_or(matrix);
+        self.narrow().filter(|_| !UNQUANTISED.contains(&whole) && !self.options.storage.leaves_out(whole))
     }
 
     /// A product of activations `from` with a matrix of the layers, with a bias if there is one; `more` are fields of the operator.
@@ -25,7 +31,7 @@ impl Writer<'_> {
             let fields = [bias.map(vectors).unwrap_or_default(), more.to_owned()];
             fields.iter().filter(|field| !field.is_empty()).cloned().collect::<Vec<_>>().join("\n")
         };
-        let Some(ActivationFormat { dtype, is_by_token }) = self.narrow().cloned() else {
+        let Some(ActivationFormat { dtype, is_by_token }) = self.narrow_of(weight).cloned() else {
             self.operator(name, "gemm", &[from, weight], output, &joined(bias));
             return;
         };

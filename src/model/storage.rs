@@ -10,8 +10,30 @@ pub const LONGEST: u64 = 1 << 40;
 pub struct Storage {
     /// The layers' matrices.
     pub weights: Option<StorageFormat>,
+    /// Matrices of the layers that are stored otherwise, by name; `None` of those in the data type of products.
+    pub others: Vec<(String, Option<StorageFormat>)>,
     /// Decoding: keys and values of the context.
     pub cache: Option<StorageFormat>,
+}
+
+impl Storage {
+    /// How a matrix of the layers is stored, if not in the data type of products.
+    pub fn of_matrix(&self, name: &str) -> Option<&StorageFormat> {
+        match self.others.iter().find(|(known, _)| known == name) {
+            Some((_, format)) => format.as_ref(),
+            None => self.weights.as_ref(),
+        }
+    }
+
+    /// Whether a matrix is left as it is where others have a format: its product is of the data type of the model.
+    pub fn leaves_out(&self, name: &str) -> bool {
+        self.others.iter().any(|(known, format)| known == name && format.is_none())
+    }
+
+    /// All formats of matrices.
+    pub fn of_matrices(&self) -> impl Iterator<Item = &StorageFormat> {
+        self.weights.iter().chain(self.others.iter().filter_map(|(_, format)| format.as_ref()))
+    }
 }
 
 /// A format of `storage`.
@@ -23,6 +45,8 @@ pub struct StorageFormat {
     pub group: Option<u64>,
     /// Of integers: one scale for the matrix, in place of one for each column.
     pub has_one_scale: bool,
+    /// Of integers: each scale has a zero point beside it.
+    pub has_zero_points: bool,
 }
 
 impl std::str::FromStr for StorageFormat {
@@ -47,12 +71,13 @@ impl StorageFormat {
     pub(super) fn field(&self) -> String {
         let group = self.group.map_or_else(String::new, |group| format!(", group = {group}"));
         let scale = if self.has_one_scale { ", one_scale = true" } else { "" };
-        format!("\nstorage = {{ format = {:?}{group}{scale} }}", self.format)
+        let zero = if self.has_zero_points { ", zero_points = true" } else { "" };
+        format!("\nstorage = {{ format = {:?}{group}{scale}{zero} }}", self.format)
     }
 
     /// A format with scales as usual.
     pub fn new(format: &str) -> Self {
-        Self { format: format.to_owned(), group: None, has_one_scale: false }
+        Self { format: format.to_owned(), group: None, has_one_scale: false, has_zero_points: false }
     }
 
     /// Whether second operands of products of a data type can be stored so: elements of 8 bits are multiplied as they are, and have no

@@ -52,7 +52,7 @@ pub(super) struct Writer<'a> {
 }
 
 /// Matrices whose products stay in the data type of the model: few outputs, which choose among others, or are steps of a recurrence.
-const UNQUANTISED: [&str; 3] = ["w_router", "w_shared_open", "w_step"];
+pub(super) const UNQUANTISED: [&str; 3] = ["w_router", "w_shared_open", "w_step"];
 
 /// A block of layers.
 #[derive(Clone)]
@@ -243,8 +243,8 @@ impl Writer<'_> {
             }
             format!("\nsparsity = {{ pattern = \"file\", file = {file:?}, key = {key:?}{more} }}")
         });
-        let packed = self.options.storage.weights.as_ref().filter(|_| self.block.is_some());
-        let more = match self.narrow().filter(|_| !UNQUANTISED.contains(&name)) {
+        let packed = self.options.storage.of_matrix(name).filter(|_| self.block.is_some());
+        let more = match self.narrow_of(name) {
             Some(narrow) => narrow.of_matrix(packed, !sparsity.is_empty()) + &sparsity,
             None => packed.map_or(sparsity, StorageFormat::field),
         };

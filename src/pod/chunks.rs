@@ -101,7 +101,7 @@ impl Job {
     /// Bytes of the gradients of keys and values of the layers of a stage, which all parts of a sequence add to.
     pub(super) fn chunk_bytes(&self, stage: u64) -> u64 {
         let (a, p) = (&self.architecture, &self.parallel);
-        let columns = 2 * (a.hidden / a.heads * a.kv_heads) / p.tp;
+        let columns = 2 * a.kv_width() / p.tp;
         let layers = self.layers_of_stage(stage).ceil() as u64;
         if p.seq_chunks > 1 { 2 * layers * columns * self.sequence * self.micro_batch } else { 0 }
     }

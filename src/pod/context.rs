@@ -76,7 +76,7 @@ impl ContextComm {
 pub(super) fn exchange_bytes(job: &Job) -> [u64; 2] {
     let (a, p) = (&job.architecture, &job.parallel);
     let rows = job.micro_batch * job.tokens();
-    let bytes = |heads: u64| 2 * rows * (a.hidden / a.heads) * heads / p.tp;
+    let bytes = |heads: u64| 2 * rows * a.head() * heads / p.tp;
     match p.context {
         Context::Ring => [2 * bytes(a.kv_heads), 4 * bytes(a.kv_heads)],
         Context::Ulysses => [bytes(a.heads + 2 * a.kv_heads), bytes(a.heads)],

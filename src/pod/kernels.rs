@@ -59,7 +59,7 @@ impl Shape {
             hidden: a.hidden,
             heads: a.heads / t,
             kv_heads: a.kv_heads / t,
-            head_dim: a.hidden / a.heads,
+            head_dim: a.head(),
             inner: a.feed_forward / t,
             sequences: job.micro_batch,
             steps: ring,

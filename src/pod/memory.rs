@@ -44,7 +44,9 @@ pub(super) fn layer_bytes(job: &Job, stack: StackKind) -> (u64, u64) {
     let sbh = job.tokens() * job.micro_batch * a.hidden;
     // 34 with a feed-forward block of four times the width: 18 and 4 a unit of its width (Megatron-LM).
     let wide = 4 * job.tokens() * job.micro_batch * a.feed_forward;
-    let whole = 18 * sbh + wide;
+    // Of the 18, queries and what the projection reads are 4 bytes an element of the heads.
+    let of_heads = 4 * job.tokens() * job.micro_batch * a.query_width();
+    let whole = 14 * sbh + of_heads + wide;
     let kept = if job.parallel.sp { whole / t } else { 10 * sbh / columns + (whole - 10 * sbh) / t };
     // Saturates where no memory would do.
     let scores = (5.0 * (job.micro_batch * a.heads / t) as f64 * (job.sequence * job.tokens()) as f64) as u64;
@@ -169,7 +171,7 @@ fn exchanged_bytes(job: &Job) -> u64 {
 /// Bytes of keys and values, with their gradients, that come around from other chips while their own are read.
 fn around(job: &Job) -> u64 {
     let (a, p) = (&job.architecture, &job.parallel);
-    let columns = a.hidden / a.heads * a.kv_heads / p.tp;
+    let columns = a.kv_width() / p.tp;
     if p.cp > 1 { 2 * 2 * 4 * job.micro_batch * job.tokens() * columns } else { 0 }
 }
 

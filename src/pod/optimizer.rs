@@ -15,11 +15,11 @@ const BLOCK: u64 = 2048;
 /// Rows and columns of the matrices of a layer on a chip.
 fn matrices(job: &Job) -> Vec<(u64, u64)> {
     let (a, t) = (&job.architecture, job.parallel.tp);
-    let kv = a.hidden / a.heads * a.kv_heads;
+    let (wide, kv) = (a.query_width(), a.kv_width());
     let up = if a.activation == Activation::GatedSilu { 2 } else { 1 };
     vec![
-        (a.hidden, (a.hidden + 2 * kv) / t),
-        (a.hidden / t, a.hidden),
+        (a.hidden, (wide + 2 * kv) / t),
+        (wide / t, a.hidden),
         (a.hidden, up * a.feed_forward / t),
         (a.feed_forward / t, a.hidden),
     ]

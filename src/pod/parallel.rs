@@ -6,7 +6,7 @@ use super::choices::{Context, Gradients, Mixture, Offload, Optimizer, gradients}
 use super::tiled::{StageBlocks, Tiled};
 use crate::diagnostics::Diagnostic;
 pub use crate::model::Recompute;
-use crate::model::{Activation, Architecture, ExpertLoad, Norm, Position};
+use crate::model::{Architecture, ExpertLoad, Norm, Position};
 
 /// The order of micro-batches on the stages of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -484,12 +484,14 @@ impl Job {
             return Err(Diagnostic::new(format!("{}: {what} is {found}, at most {most} is modelled", self.model)));
         }
         let parts = p.pp.saturating_mul(p.schedule.parts());
+        let is_given = self.stage_layers.is_some() && self.experts().is_none() && a.layers >= parts;
         let pairs = [
             ("tp", p.tp1(), "query heads", a.heads),
             ("tp", p.tp1(), "key and value heads", a.kv_heads),
             ("tp", p.tp1(), "columns of the feed-forward block", a.feed_forward),
-            ("heads", a.heads, "columns of the model", a.hidden),
-            ("pp times the parts of the schedule", parts, "layers", a.layers),
+            ("heads", a.heads, "columns of the model", if a.extras.head_width.is_some() { a.heads } else { a.hidden }),
+            // Stages that are given add up to the layers, which was checked.
+            ("pp times the parts of the schedule", parts, "layers", if is_given { parts } else { a.layers }),
             ("dp", p.dp, "sequences of `--batch`", self.batch),
             ("micro-batch", self.micro_batch, "sequences of a replica", self.batch / p.dp.max(1)),
         ];
@@ -529,13 +531,12 @@ impl Job {
     /// Parameters of a layer with a feed-forward block of this width; 0 if it has none.
     pub(super) fn parameters_with(&self, width: u64) -> u64 {
         let a = &self.architecture;
-        let kv = a.hidden / a.heads * a.kv_heads;
-        let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
-        let products = a.hidden * (2 * a.hidden + 2 * kv + matrices * width);
+        let (wide, kv, matrices) = (a.query_width(), a.kv_width(), a.feed_matrices());
+        let products = a.hidden * (2 * wide + 2 * kv + matrices * width);
         let behind = if width > 0 { 2 * a.hidden } else { a.hidden };
-        let mut biases = if a.bias { (a.hidden + 2 * kv + width) / self.parallel.tp + behind } else { 0 };
+        let mut biases = if a.bias { (wide + 2 * kv + width) / self.parallel.tp + behind } else { 0 };
         if a.extras.attention_bias {
-            biases += (a.hidden + 2 * kv) / self.parallel.tp;
+            biases += (wide + 2 * kv) / self.parallel.tp;
         }
         let norms = if a.norm == Norm::Layer { 4 * a.hidden } else { 2 * a.hidden };
         let stored = (products as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
@@ -545,13 +546,11 @@ impl Job {
     /// FLOP of products in one forward pass of one sequence: stored elements of layers, all scores, logits.
     pub fn forward_flops(&self) -> f64 {
         let a = &self.architecture;
-        let kv = a.hidden / a.heads * a.kv_heads;
-        let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
-        let products = (a.hidden * (2 * a.hidden + 2 * kv)) as f64;
-        let products = products + (a.hidden * matrices) as f64 * self.mean_width();
+        let products = (a.hidden * (2 * a.query_width() + 2 * a.kv_width())) as f64;
+        let products = products + (a.hidden * a.feed_matrices()) as f64 * self.mean_width();
         let products = (products + self.mean_router_products()) * self.density.unwrap_or(1.0);
         let s = self.sequence as f64;
-        let layer = 2.0 * s * products + 4.0 * s * s * a.hidden as f64;
+        let layer = 2.0 * s * products + 4.0 * s * s * a.query_width() as f64;
         a.layers as f64 * layer + self.ends_flops()
     }
 
@@ -559,7 +558,7 @@ impl Job {
     pub fn recomputed_flops(&self) -> f64 {
         let a = &self.architecture;
         let s = self.sequence as f64;
-        let scores = 4.0 * s * s * (a.hidden * a.layers) as f64;
+        let scores = 4.0 * s * s * (a.query_width() * a.layers) as f64;
         match self.parallel.recompute {
             Recompute::None => 0.0,
             Recompute::Selective => scores,

@@ -132,13 +132,13 @@ pub(super) struct TwoAxes {
 pub(super) fn two_axes(system: &System, stack: &Stack, job: &Job) -> Result<TwoAxes, Diagnostic> {
     let (p, a) = (&job.parallel, &job.architecture);
     let rows = 2 * job.micro_batch * job.tokens();
-    let kv = a.hidden / a.heads * a.kv_heads;
+    let (wide, kv) = (a.query_width(), a.kv_width());
     let sum = |shares_columns: bool, columns: u64| {
         along((system, stack, p), shares_columns, (CollectiveKind::AllReduce, rows * columns))
     };
     let outputs = sum(false, a.hidden / p.tiled.tp2)?;
-    let qkv = sum(true, (a.hidden + 2 * kv) / p.tp1())?;
-    let attended = sum(true, a.hidden / p.tp1())?;
+    let qkv = sum(true, (wide + 2 * kv) / p.tp1())?;
+    let attended = sum(true, wide / p.tp1())?;
     let wide = sum(true, a.feed_forward / p.tp1())?;
     let scores = 2 * job.micro_batch * job.predicted_tokens() * a.vocabulary.div_ceil(p.tp1());
     let logits = along((system, stack, p), true, (CollectiveKind::AllReduce, scores))?;

@@ -312,7 +312,12 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         return Err(source.error(spec.library.span(), title, "expected the `library` of a protocol"));
     }
     let time = |key: &str, value: &Option<Spanned<Real>>| {
-        value.as_ref().map_or(Ok(0.0), |value| source.real(&field(key), value, US))
+        let Some(value) = value else { return Ok(0.0) };
+        if !kind.serves() {
+            let title = format!("`{}` has no effect: the stack {:?} trains alone", field(key), kind.name());
+            return Err(source.error(value.span(), title, "read by stacks of prefill and decode"));
+        }
+        source.real(&field(key), value, US)
     };
     let launch = |value: &Spanned<String>| -> Result<Orchestration, Diagnostic> {
         if !is_rdu {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::workload::{OperatorId, OperatorKind, Workload};
+use crate::workload::{CausalAxis, OperatorId, OperatorKind, Workload};
 
 use super::nest::{Iteration, LoopLevel};
 use super::schedule::Schedule;
@@ -72,7 +72,13 @@ pub(super) fn sequence_read(workload: &Workload, operators: &[OperatorId], op: O
     operators.iter().find(|&&other| workload.operators[other].output == second)?;
     let form = operator.form?;
     let within = if form.instances > 1 { LoopLevel::BLOCK_COLUMN } else { LoopLevel::ONCE };
-    Some(SequenceRead { is_prefix: form.causal.is_some(), within })
+    // Keys lie along the rows of the second operand, or across them.
+    let is_prefix = match form.causal {
+        None => false,
+        Some(CausalAxis::Columns) => operator.options.transpose_b,
+        Some(CausalAxis::Depth) => !operator.options.transpose_b,
+    };
+    Some(SequenceRead { is_prefix, within })
 }
 
 /// Whether a GEMM may read the second operand that another operator of a section over `rows` rows makes: head by head or

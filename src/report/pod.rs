@@ -62,6 +62,7 @@ pub(super) struct Document<'a> {
     stragglers: Option<SlowestEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     goodput: Option<GoodputEntry>,
+    notes: &'a [String],
 }
 
 /// What the slowest chip makes of a step.
@@ -254,6 +255,7 @@ impl PodReport<'_> {
                 lost_share: of.lost,
                 tokens_per_s: of.share * self.tokens_in_all(),
             }),
+            notes: &step.notes,
         }
     }
 

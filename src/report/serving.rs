@@ -67,6 +67,7 @@ struct Document<'a> {
     bound_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     speculation: Option<SpeculationEntry<'a>>,
+    notes: &'a [String],
 }
 
 /// A round of speculative decoding.
@@ -194,6 +195,7 @@ impl ServingReport<'_> {
             traffic_bytes: phase.traffic.iter().map(|(level, bytes)| (level.as_str(), *bytes)).collect(),
             bound_s: phase.bound_s,
             speculation: self.served.round.as_ref().map(|round| SpeculationEntry::new(round, self.served)),
+            notes: &self.served.notes,
         };
         // Plain data: nothing in it can fail to be written.
         serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()

@@ -41,15 +41,17 @@ struct Document<'a> {
     tokens: u64,
     end_s: f64,
     ttft_s: Percentiles,
-    token_s: Percentiles,
+    /// `null` where no request has a second token.
+    token_s: Option<Percentiles>,
     latency_s: Percentiles,
     tokens_per_s: f64,
-    tokens_per_s_per_user: f64,
+    tokens_per_s_per_user: Option<f64>,
     energy_per_token_j: f64,
     busy: f64,
     mean_running: f64,
     limits: IndexMap<&'static str, u64>,
     most_kv_tokens: u64,
+    notes: &'a [String],
     grid: &'a Grid,
     /// Of the first replica: seconds, requests that run, that wait, tokens held.
     over_time: Vec<(f64, u64, u64, u64)>,
@@ -95,10 +97,10 @@ impl StreamReport<'_> {
             tokens: streamed.tokens,
             end_s: streamed.end_s,
             ttft_s: streamed.ttft_s.into(),
-            token_s: streamed.token_s.into(),
+            token_s: streamed.token_s.map(Percentiles::from),
             latency_s: streamed.latency_s.into(),
             tokens_per_s: self.rate(),
-            tokens_per_s_per_user: per_user(streamed.token_s.mean),
+            tokens_per_s_per_user: streamed.token_s.map(|of| per_user(of.mean)),
             energy_per_token_j: streamed.joules / streamed.tokens.max(1) as f64,
             busy: streamed.busy,
             mean_running: streamed.mean_running,
@@ -110,6 +112,7 @@ impl StreamReport<'_> {
             .into_iter()
             .collect(),
             most_kv_tokens: streamed.most_kv_tokens,
+            notes: &streamed.notes,
             grid: &streamed.grid,
             over_time: (self.samples().iter())
                 .map(|sample| (sample.at_s, sample.running, sample.waiting, sample.kv_tokens))
@@ -136,12 +139,12 @@ impl StreamReport<'_> {
         );
         let _ = write!(
             text,
-            "{} tokens in {}: {} tokens/s, {} tokens/s a user, {} a token; replicas work {} of the time, on {:.1} requests \
+            "{} tokens in {}: {} tokens/s, {}{} a token; replicas work {} of the time, on {:.1} requests \
              each step\n\n",
             streamed.tokens,
             si(streamed.end_s, "s"),
             si(self.rate(), ""),
-            si(per_user(streamed.token_s.mean), ""),
+            streamed.token_s.map_or_else(String::new, |of| format!("{} tokens/s a user, ", si(per_user(of.mean), ""))),
             si(streamed.joules / streamed.tokens.max(1) as f64, "J"),
             percent(streamed.busy),
             streamed.mean_running
@@ -149,13 +152,17 @@ impl StreamReport<'_> {
         let names = ["", "mean", "p50", "p95", "p99"];
         let mut table = new_table(names.map(str::to_owned).to_vec());
         let rows = [
-            ("time to first token", streamed.ttft_s),
+            ("time to first token", Some(streamed.ttft_s)),
+            // Answers of one token have none.
             ("time a token behind it", streamed.token_s),
-            ("time to last token", streamed.latency_s),
+            ("time to last token", Some(streamed.latency_s)),
         ];
-        for (name, Spread { mean, p50, p95, p99 }) in rows {
+        for (name, spread) in rows {
             let mut row = vec![name.to_owned()];
-            row.extend([mean, p50, p95, p99].map(|seconds| si(seconds, "s")));
+            row.extend(match spread {
+                Some(Spread { mean, p50, p95, p99 }) => [mean, p50, p95, p99].map(|seconds| si(seconds, "s")),
+                None => ["-"; 4].map(str::to_owned),
+            });
             table.add_row(row);
         }
         let _ = writeln!(text, "{}", table.trim_fmt());

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::line::Line;
 use super::run::{SetPart, SetRow};
 use crate::diagnostics::Diagnostic;
-use crate::model::{ExpertLoad, preset};
+use crate::model::preset;
 use crate::pod::{Load, Parallel, Server, Service, Stack, StackKind, System};
 
 /// Name of the kind.
@@ -69,13 +69,7 @@ impl Batch {
     fn service(&self) -> Result<Service, Diagnostic> {
         let (architecture, _) = preset(&self.model)?;
         let parallel = Parallel { tp: self.chips, ..Parallel::default() };
-        Ok(Service {
-            model: self.model.clone(),
-            architecture,
-            parallel,
-            density: None,
-            expert_load: ExpertLoad::default(),
-        })
+        Ok(Service::new(&self.model, architecture, parallel))
     }
 }
 

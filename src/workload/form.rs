@@ -53,18 +53,29 @@ pub struct GemmOptions {
     pub transpose_b: bool,
     /// Scores or the products with them leave out keys after the query.
     pub causal: bool,
+    /// Rows of A that hold something, of all sequences: the others fill groups of unequal sizes up to one size. They take time, and are
+    /// no work that was asked for.
+    pub filled_rows: Option<u64>,
 }
 
 impl Default for GemmOptions {
     fn default() -> Self {
-        Self { batch: 1, heads: 1, kv_heads: 1, transpose_a: false, transpose_b: false, causal: false }
+        Self {
+            batch: 1,
+            heads: 1,
+            kv_heads: 1,
+            transpose_a: false,
+            transpose_b: false,
+            causal: false,
+            filled_rows: None,
+        }
     }
 }
 
 impl GemmForm {
     /// The form of A (rows, columns) times B under `options`.
     pub fn new(a: (u64, u64), b: (u64, u64), options: &GemmOptions) -> Result<Self, FormError> {
-        let GemmOptions { batch, heads, kv_heads, transpose_a, transpose_b, causal } = *options;
+        let GemmOptions { batch, heads, kv_heads, transpose_a, transpose_b, causal, .. } = *options;
         let part = |what, extent: u64, of, groups: u64| {
             if extent.is_multiple_of(groups) {
                 Ok(extent / groups)

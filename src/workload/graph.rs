@@ -400,21 +400,33 @@ impl Workload {
         self.form(operator).map(|form| (form.m, form.n, form.k))
     }
 
-    /// MACs of one run of an operator with every element counted (zero for other than GEMM).
+    /// MACs of one run of an operator with every element counted (zero for other than GEMM), but for rows that hold nothing.
     pub fn dense_macs(&self, operator: OperatorId) -> u64 {
-        self.form(operator).map_or(0, |form| form.dense_macs())
+        self.form(operator).map_or(0, |form| self.of_filled_rows(operator, &form, form.dense_macs()))
+    }
+
+    /// Of so many MACs, those of rows that hold something.
+    fn of_filled_rows(&self, operator: OperatorId, form: &GemmForm, macs: u64) -> u64 {
+        let rows = u128::from(form.instances) * u128::from(form.m);
+        match self.operators[operator].options.filled_rows {
+            Some(filled) if u128::from(filled) < rows => {
+                u64::try_from(u128::from(macs) * u128::from(filled) / rows).unwrap_or(u64::MAX)
+            }
+            _ => macs,
+        }
     }
 
     /// MACs of one run of an operator counting stored weight elements, and query-key pairs that causality keeps, only.
     pub fn stored_macs(&self, operator: OperatorId) -> u64 {
         self.form(operator).map_or(0, |form| {
             let op = &self.operators[operator];
-            match (&self.tensors[op.inputs[1]].mask, &self.tensors[op.output].mask) {
+            let macs = match (&self.tensors[op.inputs[1]].mask, &self.tensors[op.output].mask) {
                 (Some(mask), _) => form.m * mask.stored_elements(),
                 // Only stored elements of a sparse weight's gradient are computed.
                 (None, Some(mask)) => form.k * mask.stored_elements(),
                 (None, None) => form.causal_macs(),
-            }
+            };
+            self.of_filled_rows(operator, &form, macs)
         })
     }
 

@@ -169,6 +169,10 @@ fn options(
         transpose_a: flag("transpose_a", &operator.transpose_a)?,
         transpose_b: flag("transpose_b", &operator.transpose_b)?,
         causal: flag("causal", &operator.causal)?,
+        filled_rows: match operator.filled_rows {
+            Some(_) => Some(count("filled_rows", &operator.filled_rows, is_gemm, 1)?),
+            None => None,
+        },
     })
 }
 

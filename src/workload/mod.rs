@@ -3,6 +3,7 @@
 //! `docs/workload-format.md` describes the file.
 
 mod carried;
+mod causal;
 mod declare;
 mod divide;
 mod dynamic;
@@ -44,7 +45,7 @@ pub use head_swap::HeadSwap;
 pub use image::ImageOptions;
 pub use kernels::{Moved, kernel_of, least_launches, least_moved_bytes, most_elements, moved, stored_macs_by_type};
 pub use kind::{OperatorKind, Phase};
-pub use packed::{EXPANSION_STEPS, Packed};
+pub use packed::{EXPANSION_STEPS, Packed, StoredAs};
 pub use pruned::PrunedActivation;
 pub use sections::pin;
 pub use uses::Uses;
@@ -154,7 +155,8 @@ fn checked(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, 
         refuse_untrained(source, spec.span(), &linked, &graph.tensors)?;
         train::derive(&mut graph, train::options(source, spec)?)?;
     }
-    let (mut tensors, operators) = graph.finish();
+    let (mut tensors, mut operators) = graph.finish();
+    causal::settle(&tensors, &mut operators, spec.training.is_some())?;
     let storages: Vec<_> = drafts.values().map(|draft| draft.storage.clone()).collect();
     let prunings: Vec<_> = drafts.values().map(|draft| draft.pruning.clone()).collect();
     pruning::prune(source, &prunings, &mut tensors, &operators, spec.training.is_some())?;

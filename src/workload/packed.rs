@@ -141,6 +141,40 @@ impl Packed {
     }
 }
 
+/// How a matrix is stored, as a file says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredAs<'a> {
+    /// Name of the format.
+    pub format: &'a str,
+    /// Elements that share a scale, if not as usual.
+    pub group: Option<u64>,
+    /// Of integers: one scale for the matrix.
+    pub has_one_scale: bool,
+    /// Of integers: each scale has a zero point.
+    pub has_zero_points: bool,
+}
+
+impl StoredAs<'_> {
+    /// Bytes of a matrix of `rows`, the depth of its products, by `columns`; `None` of a format that is not known.
+    pub fn bytes(&self, rows: u64, columns: u64) -> Option<u64> {
+        let &(format, elements, scales, fixed) = FORMATS.iter().find(|(name, ..)| *name == self.format)?;
+        let is_whole = scales == ScaleFormat::Fp32 || self.has_one_scale;
+        let whole = if is_whole { None } else { Some(super::limits::MAX_DIM) };
+        let scales = if self.group.is_some() { ScaleFormat::Bf16 } else { scales };
+        let packed = Packed {
+            format,
+            elements,
+            scales,
+            group: fixed.or(self.group).or(whole),
+            depth_is_rows: true,
+            depth: rows,
+            part_rows: rows,
+            has_zero_points: self.has_zero_points,
+        };
+        Some(packed.bytes(rows, columns))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -143,6 +143,7 @@ pub(super) struct OperatorSpec {
     pub(super) batch: Option<Spanned<Extent>>,
     pub(super) heads: Option<Spanned<Extent>>,
     pub(super) kv_heads: Option<Spanned<Extent>>,
+    pub(super) filled_rows: Option<Spanned<Extent>>,
     pub(super) transpose_a: Option<Spanned<bool>>,
     pub(super) transpose_b: Option<Spanned<bool>>,
     pub(super) causal: Option<Spanned<bool>>,
@@ -156,8 +157,9 @@ pub(super) struct OperatorSpec {
 
 impl OperatorSpec {
     /// Fields that hold a dimension's name or a count.
-    pub(super) fn extents(&self) -> [Option<&Spanned<Extent>>; 4] {
-        [self.batch.as_ref(), self.heads.as_ref(), self.kv_heads.as_ref(), self.groups.as_ref()]
+    pub(super) fn extents(&self) -> [Option<&Spanned<Extent>>; 5] {
+        let rows = self.filled_rows.as_ref();
+        [self.batch.as_ref(), self.heads.as_ref(), self.kv_heads.as_ref(), self.groups.as_ref(), rows]
     }
 }
 

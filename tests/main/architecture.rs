@@ -142,6 +142,7 @@ const MODULES: [(&str, &[&str]); 34] = [
     (
         "analysis",
         &[
+            "units",
             "diagnostics",
             "model",
             "input",

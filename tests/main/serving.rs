@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use rdusim::model::{ExpertLoad, Phase, preset};
+use rdusim::model::{Phase, preset};
 use rdusim::pod::{
     Arrivals, Cost, Grid, Limits, Load, Parallel, Policy, Range, Request, RequestSize, Served, Server, Service, Stack,
     StackKind, System, drawn, open, read_trace, replay, serve, serving_memory, stream,
@@ -20,7 +20,7 @@ pub(crate) fn serving(system: &System) -> &Stack {
 pub(crate) fn service(model: &str, parallel: &str) -> Service {
     let (architecture, _) = preset(model).expect("a preset");
     let parallel = Parallel::parse(parallel).expect("a decomposition");
-    Service { model: model.to_owned(), architecture, parallel, density: None, expert_load: ExpertLoad::default() }
+    Service::new(model, architecture, parallel)
 }
 
 fn served(system: &System, service: &Service, batch: u64, tokens: u64) -> Served {
@@ -309,7 +309,7 @@ fn a_system_with_more_requests_gives_more_tokens_and_makes_users_wait() {
     };
     let (calm, busy) = (run(1.0), run(30.0));
     assert!(calm.tokens as f64 / calm.end_s < busy.tokens as f64 / busy.end_s);
-    assert!(calm.ttft_s.p95 < busy.ttft_s.p95 && calm.token_s.p50 < busy.token_s.p50);
+    assert!(calm.ttft_s.p95 < busy.ttft_s.p95 && calm.token_s.map(|of| of.p50) < busy.token_s.map(|of| of.p50));
     assert!(calm.busy < busy.busy && busy.busy <= 1.0 + 1e-12);
     assert!(busy.ttft_s.p50 <= busy.ttft_s.p95 && busy.ttft_s.p95 <= busy.ttft_s.p99);
     // Every token of every answer is given once, however they are ordered.

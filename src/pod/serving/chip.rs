@@ -89,6 +89,8 @@ pub(super) struct Pass {
     pub is_last: bool,
     /// What its layers are, in a model with recurrences.
     pub hybrid: Option<HybridLayers>,
+    /// Its layers.
+    pub layers: u64,
 }
 
 /// What it takes of the chip.
@@ -222,7 +224,7 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
 
 /// The graph of a pass on one chip.
 pub(super) fn graph(service: &Service, pass: &Pass, heads_as_rows: bool) -> Result<Workload, Diagnostic> {
-    graph_of(service, pass, Part { heads_as_rows, ..Part::default() }, service.layers_of_stage())
+    graph_of(service, pass, Part { heads_as_rows, ..Part::default() }, pass.layers)
 }
 
 /// The graph of so many layers, `like` a part that leaves something out.
@@ -246,6 +248,8 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
     }
     // Those are kernels of their own.
     options.architecture.extras.experts = None;
+    // A kernel of attention bounds scores as it makes them.
+    options.architecture.extras.capped_scores &= !like.has_fused_attention;
     let text = write_part(&options, part)?;
     workload::parse("the part of the model on one chip", &text, &[], 0)
 }
@@ -291,25 +295,28 @@ fn on_rdu(
     Ok(ChipTime { by_rows: Some(by_rows), ..if by_rows { rows } else { side } })
 }
 
+/// A part whose attention is one kernel.
+const FUSED: Part = Part { has_fused_attention: true, ..Part::WHOLE };
+
 /// As the kernels of the graph in mode `fused`, as `run` times them.
 fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
     if service.density.is_some() {
         return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
     }
     let Some(_) = service.experts() else {
-        let workload = graph(service, pass, false)?;
-        let attending = pass.hybrid.map_or(service.layers_of_stage(), |layers| layers.attention.into());
+        let workload = graph_of(service, pass, FUSED, pass.layers)?;
+        let attending = pass.hybrid.map_or(pass.layers, |layers| layers.attention.into());
         return kernels(gpu, service, pass, &workload, attending);
     };
     let (without, with) = service.mixed_layers();
     let mut sum = ChipTime::default();
     if without > 0 || pass.is_first || pass.is_last {
-        let workload = graph_of(service, pass, Part::default(), without)?;
+        let workload = graph_of(service, pass, FUSED, without)?;
         sum = kernels(gpu, service, pass, &workload, without)?;
     }
     // Layers with experts stand between the ends.
     let around = Pass { is_first: false, is_last: false, ..*pass };
-    let workload = graph_of(service, &around, Part { has_no_feed_forward: true, ..Part::default() }, with)?;
+    let workload = graph_of(service, &around, Part { has_no_feed_forward: true, ..FUSED }, with)?;
     let layers = kernels(gpu, service, &around, &workload, with)?;
     let fed = experts::fed(gpu, &service.job(pass.work.rows(pass.users, pass.tokens)))?;
     let static_w = sum.static_w.max(layers.static_w);

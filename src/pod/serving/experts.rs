@@ -9,7 +9,7 @@ use super::service::{ELEMENT, Parameters, Service};
 use crate::arch::Gpu;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{KernelCall, kernel_cost};
-use crate::model::{Activation, Experts};
+use crate::model::Experts;
 
 /// What a layer's experts take of the busiest chip, in the mean of all draws of how tokens fall on them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,7 +82,7 @@ impl Service {
     /// Products of a token in all layers beyond those of attention; elements of matrices.
     pub(super) fn fed_products(&self) -> f64 {
         let a = &self.architecture;
-        let matrices = if matches!(a.activation, Activation::GatedSilu | Activation::GatedGelu) { 3.0 } else { 2.0 };
+        let matrices = a.feed_matrices() as f64;
         let job = self.job(1);
         a.layers as f64 * (a.hidden as f64 * matrices * job.mean_width() + job.mean_router_products())
     }
@@ -93,7 +93,7 @@ impl Service {
         let job = self.job(rows);
         let held = most_rows(&job);
         let width = experts.width / self.parallel.tp;
-        let up = if self.architecture.activation == Activation::GatedSilu { 2 * width } else { width };
+        let up = (self.architecture.feed_matrices() - 1) * width;
         let hidden = self.architecture.hidden;
         let activations = ELEMENT * held.saturating_mul(2 * hidden + up);
         let exchanged = ELEMENT * hidden * (held.saturating_add(rows.saturating_mul(experts.each)));

@@ -8,7 +8,7 @@ use super::service::{ELEMENT, Load, Service};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::index::Id as _;
-use crate::model::{Activation, Phase};
+use crate::model::Phase;
 use crate::program::{divided_over_tiers, tensor_tiers};
 use crate::workload::TensorRole;
 
@@ -58,7 +58,7 @@ pub(super) fn of_work(service: &Service, load: &Load, work: Work) -> ServingMemo
     let p = &service.parallel;
     let share = service.share();
     let rows = work.rows(load.micro_batch, load.tokens);
-    let up = share.feed_forward * if share.activation == Activation::GatedSilu { 2 } else { 1 };
+    let up = share.feed_forward * (share.feed_matrices() - 1);
     let packed = (share.heads + 2 * share.kv_heads) * share.head();
     // Of a recurrence the masked scores of a row's chunk, or all that is projected.
     let recurrent = share.extras.mamba.map_or(0, |mamba| {
@@ -109,6 +109,7 @@ pub(super) fn tiers(
         is_first: memory.stage == 0,
         is_last: memory.stage + 1 == service.parallel.pp,
         hybrid: service.hybrid(memory.stage),
+        layers: service.layers_of_stage(memory.stage),
     };
     let workload = graph(service, &pass, false)?;
     let workload = divided_over_tiers(chip, &workload).unwrap_or(workload);

@@ -16,6 +16,7 @@ mod schedule;
 mod served;
 mod service;
 mod speculation;
+mod stored;
 mod stream;
 mod time;
 

@@ -267,7 +267,7 @@ impl<'s> Server<'s> {
     fn read_bytes(&self, stage: u64) -> u64 {
         let share = self.service.share();
         let tables = u64::from(stage == 0) * (share.vocabulary * share.hidden * ELEMENT);
-        let own = ELEMENT * self.service.parameters(stage).own;
+        let own = self.service.own_weight_bytes(stage);
         own.saturating_sub(tables + ELEMENT * self.service.unread_experts())
     }
 
@@ -285,7 +285,13 @@ impl<'s> Server<'s> {
     ) -> ServedPhase {
         let p = &self.service.parallel;
         let device = self.chips.chip().device();
-        let peak = device.peak_flops(Dtype::Bf16).or_else(|| device.peak_flops(Dtype::Fp16)).unwrap_or(f64::INFINITY);
+        let narrow =
+            self.service.activations.as_ref().and_then(|of| Dtype::ALL.iter().find(|known| known.name() == of.dtype));
+        let narrow = narrow.and_then(|&dtype| device.peak_flops(dtype));
+        let peak = narrow
+            .or_else(|| device.peak_flops(Dtype::Bf16))
+            .or_else(|| device.peak_flops(Dtype::Fp16))
+            .unwrap_or(f64::INFINITY);
         let chips = p.chips() as f64;
         let groups = load.groups(p);
         let joules = passes.stages.iter().map(|stage| {
@@ -336,6 +342,7 @@ impl<'s> Server<'s> {
                 is_first,
                 is_last,
                 hybrid: self.service.hybrid(stage),
+                layers: self.service.layers_of_stage(stage),
             };
             let chip = self.chips.time(self.stack, self.service, &pass)?;
             let reductions = self.service.blocks(stage).all() + u64::from(is_first);

@@ -143,6 +143,8 @@ pub fn serve(
         stack.token_us
     )];
     notes.extend(of_caches(service));
+    notes.extend(of_model(service, load.tokens));
+    notes.extend(speculation.and_then(|of| of.too_long(load.tokens)));
     let spilled = tiers.iter().skip(1).filter(|tier| tier.weights + tier.kv_cache > 0);
     notes.extend(
         spilled.map(|tier| format!("what does not fit the fastest memory lies in {} and moves at its rate", tier.name)),
@@ -169,4 +171,22 @@ pub fn serve(
         switch_s: switch_s(system, service),
         notes,
     })
+}
+
+/// What its checkpoint says of a model, and what of it is not modelled, for contexts of so many tokens.
+pub(super) fn of_model(service: &Service, tokens: u64) -> Vec<String> {
+    let mut notes = service.notes.clone();
+    if service.storage.cache.is_some() {
+        notes.push(
+            "keys and values take the room of their format; kernels of attention are those of bf16, and read them at its rate"
+                .to_owned(),
+        );
+    }
+    if service.architecture.extras.capped_scores {
+        notes.push("scores are bounded inside the kernels of attention, at no cost of its own".to_owned());
+    }
+    if let Some(most) = service.positions.filter(|&most| tokens > most) {
+        notes.push(format!("contexts of {tokens} tokens are longer than the {most} positions that the model takes"));
+    }
+    notes
 }

@@ -1,9 +1,12 @@
 //! A model that serves users on many chips: its widths on each of them, and what can be divided.
 
+use std::sync::Arc;
+
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use crate::diagnostics::Diagnostic;
 use crate::model::{
-    Activation, Architecture, ExpertLoad, HybridLayers, LayerOrder, Mamba, Norm, Options, Phase, Position, Sparsity,
+    ActivationFormat, Architecture, ExpertLoad, HybridLayers, LayerOrder, Mamba, Norm, Options, Phase, Position,
+    Sparsity, Storage,
 };
 
 /// Bytes of an element of weights, caches and activations.
@@ -25,6 +28,16 @@ pub struct Service {
     pub density: Option<f64>,
     /// How tokens fall on experts, if there are some.
     pub expert_load: ExpertLoad,
+    /// How matrices and caches are stored.
+    pub storage: Storage,
+    /// The data type that activations of the layers' products are quantised to.
+    pub activations: Option<ActivationFormat>,
+    /// Layers of each stage; equal shares if not given.
+    pub stage_layers: Option<Arc<[u64]>>,
+    /// The most tokens of a sequence that the model takes, if that is known.
+    pub positions: Option<u64>,
+    /// What every result is to say of the model.
+    pub notes: Vec<String>,
 }
 
 /// Users of one step, and their tokens.
@@ -101,6 +114,22 @@ impl ServedBlocks {
 }
 
 impl Service {
+    /// A dense model in bf16, with as many layers on each stage.
+    pub fn new(model: &str, architecture: Architecture, parallel: Parallel) -> Self {
+        Self {
+            model: model.to_owned(),
+            architecture,
+            parallel,
+            density: None,
+            expert_load: ExpertLoad::default(),
+            storage: Storage::default(),
+            activations: None,
+            stage_layers: None,
+            positions: None,
+            notes: Vec::new(),
+        }
+    }
+
     /// Refuses what cannot be divided.
     ///
     /// # Errors
@@ -147,7 +176,7 @@ impl Service {
             ("heads", a.heads, "columns of the model", a.hidden, has_width),
             ("kv heads", a.kv_heads, "query heads", a.heads, attends),
             ("tp", p.tp, "heads of the recurrence", mamba.map_or(0, |m| m.heads.into()), mamba.is_some()),
-            ("pp", p.pp, "layers", a.layers, true),
+            ("pp", p.pp, "layers", a.layers, self.stage_layers.is_none()),
         ];
         for (what, divisor, of, number, _) in pairs.into_iter().filter(|pair| pair.4) {
             if divisor == 0 || number == 0 || !number.is_multiple_of(divisor) {
@@ -163,6 +192,11 @@ impl Service {
                 let title = format!("tp = {} neither divides the {count} {of} nor is a multiple of them", p.tp);
                 return Err(Diagnostic::new(title));
             }
+        }
+        self.check_stages()?;
+        if self.is_quantised() && self.density.is_some() {
+            let title = format!("{}: its checkpoint stores matrices in formats that are dense", self.model);
+            return Err(Diagnostic::new(title).with_help("leave `--sparsity` out"));
         }
         match mamba {
             Some(mamba) if p.pp > 1 && mamba.order.of(0..a.layers) != mamba.counts() => {
@@ -207,14 +241,31 @@ impl Service {
         self.parallel.tp / self.architecture.kv_heads.min(self.parallel.tp)
     }
 
+    /// Refuses layers of stages that are not the model's.
+    fn check_stages(&self) -> Result<(), Diagnostic> {
+        let Some(list) = &self.stage_layers else { return Ok(()) };
+        let (pp, layers) = (self.parallel.pp, self.architecture.layers);
+        let sum = list.iter().fold(0u64, |sum, layers| sum.saturating_add(*layers));
+        if list.len() as u64 != pp || sum != layers || list.contains(&0) {
+            let title = format!("`--stage-layers` has {} counts that add up to {sum} layers", list.len());
+            return Err(Diagnostic::new(title).with_help(format!("expected {pp} counts that add up to {layers}")));
+        }
+        if self.experts().is_some() || self.architecture.extras.mamba.is_some() {
+            let title = format!("{}: stages of different depth have layers of one kind here", self.model);
+            return Err(Diagnostic::new(title).with_help("leave `--stage-layers` out"));
+        }
+        Ok(())
+    }
+
     /// Layers of a stage.
-    pub fn layers_of_stage(&self) -> u64 {
-        self.architecture.layers / self.parallel.pp
+    pub fn layers_of_stage(&self, stage: u64) -> u64 {
+        let own = self.stage_layers.as_ref().and_then(|list| list.get(stage as usize)).copied();
+        own.unwrap_or(self.architecture.layers / self.parallel.pp)
     }
 
     /// What the layers of a stage are, in a model with recurrences.
     pub(super) fn hybrid(&self, stage: u64) -> Option<HybridLayers> {
-        let layers = self.layers_of_stage();
+        let layers = self.layers_of_stage(stage);
         let of = |mamba: Mamba| match self.parallel.pp {
             1 => mamba.counts(),
             _ => mamba.order.of(stage * layers..(stage + 1) * layers),
@@ -224,7 +275,7 @@ impl Service {
 
     /// Blocks of a stage.
     pub fn blocks(&self, stage: u64) -> ServedBlocks {
-        let layers = self.layers_of_stage();
+        let layers = self.layers_of_stage(stage);
         let (Some(of), Some(mamba)) = (self.hybrid(stage), self.architecture.extras.mamba) else {
             return ServedBlocks { attention: layers, recurrent: 0, feeds: layers };
         };
@@ -235,7 +286,8 @@ impl Service {
 
     /// Blocks of the model.
     pub fn all_blocks(&self) -> ServedBlocks {
-        let whole = Self { parallel: Parallel { pp: 1, ..self.parallel }, ..self.clone() };
+        let parallel = Parallel { pp: 1, ..self.parallel };
+        let whole = Self { parallel, stage_layers: None, ..self.clone() };
         whole.blocks(0)
     }
 
@@ -250,7 +302,7 @@ impl Service {
         extras.head_width = (t > 1).then(|| a.head()).or(extras.head_width);
         extras.mamba = extras.mamba.map(|mamba| mamba.share(t));
         Architecture {
-            layers: self.layers_of_stage(),
+            layers: self.layers_of_stage(0),
             heads: (a.heads / t).max(1),
             kv_heads: self.kv_heads_of_chip(),
             feed_forward: (a.feed_forward / t).max(1),
@@ -262,8 +314,11 @@ impl Service {
 
     /// What the workload file of a chip's share is written from.
     pub(super) fn options(&self, phase: Phase, users: u64, tokens: u64) -> Options {
+        let cache = self.storage.cache.clone().filter(|_| phase == Phase::Decode);
         Options {
             sparsity: self.density.map(|density| Sparsity { density, block: 16 }),
+            storage: Storage { cache, ..self.storage.clone() },
+            activations: self.activations.clone(),
             ..Options::new("the part of the model on one chip", self.share(), phase, users, tokens)
         }
     }
@@ -272,8 +327,8 @@ impl Service {
     pub fn parameters(&self, stage: u64) -> Parameters {
         let share = self.share();
         let kept = |elements: u64| (elements as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
-        let matrices = if share.activation == Activation::GatedSilu { 3 } else { 2 };
-        let (wide, narrow) = (share.heads * share.head(), share.kv_heads * share.head());
+        let matrices = share.feed_matrices();
+        let (wide, narrow) = (share.query_width(), share.kv_width());
         let blocks = self.blocks(stage);
         let attention = share.hidden * (2 * wide + 2 * narrow);
         let fed = |width: u64| share.hidden * matrices * width;
@@ -287,17 +342,22 @@ impl Service {
         let experts = self.expert_parameters();
         let shared = self.experts().map_or(0, |experts| experts.shared / self.parallel.tp);
         let norm = share.hidden * if share.norm == Norm::Layer { 2 } else { 1 };
+        let extras = &share.extras;
+        // Of queries, keys and values alone; gains of norms of queries and keys; norms behind the blocks.
+        let of_heads = if extras.attention_bias && !share.bias { wide + 2 * narrow } else { 0 };
+        let of_heads = of_heads + if extras.head_norm { wide + narrow } else { 0 };
+        let norms = if extras.branch_norm { 2 * blocks.all() } else { blocks.all() };
         let table = share.vocabulary * share.hidden;
         let recurrent = share.extras.mamba.map_or(0, |mamba| kept(mamba.matrices(share.hidden)) + mamba.vectors());
         let layers_fed = |layers: u64, width: u64| layers * kept(fed(width));
         let mut all = Parameters {
-            own: blocks.attention * (kept(attention) + of_attention.0)
+            own: blocks.attention * (kept(attention) + of_attention.0 + of_heads)
                 + layers_fed(without, share.feed_forward)
                 + layers_fed(with, shared)
                 + blocks.feeds * of_feed.0
                 + blocks.recurrent * recurrent
                 + experts.own,
-            copied: blocks.attention * of_attention.1 + blocks.feeds * of_feed.1 + blocks.all() * norm + experts.copied,
+            copied: blocks.attention * of_attention.1 + blocks.feeds * of_feed.1 + norms * norm + experts.copied,
         };
         let is_last = stage + 1 == self.parallel.pp;
         if stage == 0 {
@@ -315,12 +375,6 @@ impl Service {
         all
     }
 
-    /// Bytes of a stage's weights on a chip.
-    pub fn weight_bytes(&self, stage: u64) -> u64 {
-        let Parameters { own, copied } = self.parameters(stage);
-        ELEMENT * (own + copied)
-    }
-
     /// Bytes of the weights of the fullest stage on a chip.
     pub fn most_weight_bytes(&self) -> u64 {
         (0..self.parallel.pp).map(|stage| self.weight_bytes(stage)).max().unwrap_or(0)
@@ -328,7 +382,8 @@ impl Service {
 
     /// Bytes of keys and values that a chip of a stage holds for a token of a user.
     pub fn kv_bytes_of_stage(&self, stage: u64) -> u64 {
-        2 * ELEMENT * self.blocks(stage).attention * self.kv_heads_of_chip() * self.architecture.head()
+        let elements = 2 * self.blocks(stage).attention * self.kv_heads_of_chip() * self.architecture.head();
+        (elements * self.cache_bits()).div_ceil(8)
     }
 
     /// Bytes of states that a chip of a stage holds for a user, whatever the context: those of recurrences, and inputs of their
@@ -378,8 +433,8 @@ impl Service {
     /// included, and each further one a key more; logits of the last one.
     pub fn flops(&self, count: u64, first: u64) -> f64 {
         let a = &self.architecture;
-        let matrices = if a.activation == Activation::GatedSilu { 3 } else { 2 };
-        let (wide, narrow) = (a.heads * a.head(), a.kv_heads * a.head());
+        let matrices = a.feed_matrices();
+        let (wide, narrow) = (a.query_width(), a.kv_width());
         let blocks = self.all_blocks();
         let of_attention = (blocks.attention * a.hidden * (2 * wide + 2 * narrow)) as f64;
         let fed = match self.experts() {

@@ -57,6 +57,16 @@ impl Speculation {
         })
     }
 
+    /// What is to be said of drafts that are longer than a context.
+    pub(super) fn too_long(&self, context: u64) -> Option<String> {
+        (self.tokens >= context).then(|| {
+            format!(
+                "a draft of {} tokens is as long as the longest context, {context} tokens, or longer: most of it is never asked for",
+                self.tokens
+            )
+        })
+    }
+
     /// Tokens that a round gives a user in the mean: a sum of 1, a, a^2 ... a^K.
     pub fn expected(&self) -> f64 {
         (0..=self.tokens).map(|drafted| self.accept.powf(drafted as f64)).sum()

@@ -8,6 +8,7 @@ use super::memory::{ServingMemory, of_work};
 use super::phases::Server;
 use super::requests::Request;
 use super::schedule::{Answer, Drafted, Limits, Replayed, replay};
+use super::served::of_model;
 use super::service::{Load, MOST_ROWS, Service};
 use super::speculation::Speculation;
 use crate::diagnostics::Diagnostic;
@@ -73,8 +74,8 @@ pub struct Streamed {
     pub end_s: f64,
     /// Time to first token.
     pub ttft_s: Spread,
-    /// Mean time from token to token of a request.
-    pub token_s: Spread,
+    /// Mean time from token to token of a request, if one has two tokens.
+    pub token_s: Option<Spread>,
     /// From arrival to last token.
     pub latency_s: Spread,
     /// Tokens of answers.
@@ -170,7 +171,9 @@ pub fn stream(
         requests: requests.len() as u64,
         end_s,
         ttft_s: Spread::of(answers().map(|answer| answer.ttft_s)),
-        token_s: Spread::of(answers().filter_map(|answer| answer.token_s)),
+        token_s: answers()
+            .any(|answer| answer.token_s.is_some())
+            .then(|| Spread::of(answers().filter_map(|answer| answer.token_s))),
         latency_s: Spread::of(answers().map(|answer: &Answer| answer.latency_s)),
         tokens,
         joules: sum(|run| run.joules),
@@ -184,13 +187,18 @@ pub fn stream(
             weights: of.draft.most_weight_bytes(),
             kv_bytes_per_token: of.draft.kv_bytes_per_token(),
         }),
-        notes: notes((service, speculation), policy, &grid),
+        notes: notes((service, speculation), policy, &grid, most_context),
         grid,
     })
 }
 
 /// What a result says of itself.
-fn notes((service, speculation): (&Service, Option<&Speculation>), policy: &Policy, grid: &Grid) -> Vec<String> {
+fn notes(
+    (service, speculation): (&Service, Option<&Speculation>),
+    policy: &Policy,
+    grid: &Grid,
+    most_context: u64,
+) -> Vec<String> {
     let (replicas, together) = (service.parallel.dp, service.parallel.experts.ep);
     let mut notes = vec![
         format!(
@@ -232,6 +240,8 @@ fn notes((service, speculation): (&Service, Option<&Speculation>), policy: &Poli
         let whose = if together > 1 { "groups of them" } else { "they" };
         notes.push(format!("{replicas} replicas take requests in turn; {whose} share neither links nor hosts"));
     }
+    notes.extend(of_model(service, most_context));
+    notes.extend(speculation.and_then(|of| of.too_long(most_context)));
     notes
 }
 

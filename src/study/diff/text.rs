@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::diagnostics::steers;
 use crate::report::{METRICS, human};
 
 use super::difference::{Change, Difference, Figure, RunChange, SectionChange};
@@ -28,7 +29,7 @@ impl Difference {
 
     /// The difference for people.
     pub fn to_text(&self) -> String {
-        let mut text = format!("A  {}\nB  {}\n", self.a, self.b);
+        let mut text = format!("A  {}\nB  {}\n", one_line(&self.a), one_line(&self.b));
         let silent = match self.inputs_recorded {
             [true, true] => None,
             [false, true] => Some("A does not record the fields of its inputs"),
@@ -62,7 +63,7 @@ impl Difference {
         }
         for (modes, side) in [(&self.only_in_a, "A"), (&self.only_in_b, "B")] {
             if !modes.is_empty() {
-                let _ = writeln!(text, "\nOnly {side} has {}.", modes.join(" and "));
+                let _ = writeln!(text, "\nOnly {side} has {}.", one_line(&modes.join(" and ")));
             }
         }
         for run in &self.runs {
@@ -90,7 +91,7 @@ impl Difference {
 }
 
 fn tell_run(text: &mut String, run: &RunChange) {
-    let _ = writeln!(text, "\n{}", run.mode);
+    let _ = writeln!(text, "\n{}", one_line(&run.mode));
     let rows = run
         .figures
         .iter()
@@ -108,7 +109,7 @@ fn tell_run(text: &mut String, run: &RunChange) {
     if !run.reasons.is_empty() {
         text.push_str("  Why:\n");
         for reason in &run.reasons {
-            let _ = writeln!(text, "    {reason}");
+            let _ = writeln!(text, "    {}", one_line(reason));
         }
     }
 }
@@ -140,8 +141,14 @@ fn ratio(change: Change) -> String {
     }
 }
 
+/// A text of a result on one line: whoever wrote the file could have put line breaks into its names.
+fn one_line(text: &str) -> String {
+    text.replace(steers, "\u{fffd}")
+}
+
 /// Rows of a name, two values and what came of them, in columns.
 fn table(text: &mut String, rows: Vec<[String; 4]>) {
+    let rows: Vec<[String; 4]> = rows.into_iter().map(|row| row.map(|cell| one_line(&cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths = [width(0), width(1), width(2), width(3)];
     for [name, a, b, change] in rows {

@@ -66,9 +66,13 @@ impl Constraint {
         names
     }
 
-    /// Whether it holds; `None` if a name has no value.
+    /// Whether it holds; `None` if a name has no value. It does not where a side divides by zero.
     pub(super) fn holds(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<bool> {
         let (left, right) = (self.left.value(value)?, self.right.value(value)?);
+        // A quotient by zero is no number that could be compared.
+        if !left.is_finite() || !right.is_finite() {
+            return Some(false);
+        }
         let equal = (left - right).abs() <= EQUAL * left.abs().max(right.abs());
         Some(match self.comparison {
             Comparison::Less => left < right && !equal,

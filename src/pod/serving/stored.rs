@@ -1,0 +1,78 @@
+//! Bytes of a stage's weights on a chip, in the formats that a checkpoint stores its matrices in.
+
+use super::service::{ELEMENT, Parameters, Service};
+use crate::model::StorageFormat;
+use crate::workload::StoredAs;
+
+/// A matrix of a block on a chip.
+struct Matrix {
+    name: &'static str,
+    /// The depth of its products.
+    rows: u64,
+    columns: u64,
+}
+
+impl Service {
+    /// Whether matrices are stored otherwise than in elements of two bytes.
+    pub fn is_quantised(&self) -> bool {
+        self.activations.is_some() || self.storage.of_matrices().next().is_some()
+    }
+
+    /// Bytes of a stage's weights on a chip that no other tensor rank has.
+    pub(super) fn own_weight_bytes(&self, stage: u64) -> u64 {
+        let plain = ELEMENT * self.parameters(stage).own;
+        if !self.is_quantised() {
+            return plain;
+        }
+        let share = self.share();
+        let (hidden, wide, narrow) = (share.hidden, share.query_width(), share.kv_width());
+        let matrix = |name, rows, columns| Matrix { name, rows, columns };
+        let attention = [
+            matrix("w_query", hidden, wide),
+            matrix("w_key", hidden, narrow),
+            matrix("w_value", hidden, narrow),
+            matrix("w_project", wide, hidden),
+        ];
+        let feed = [
+            matrix("w_gate", hidden, share.feed_forward),
+            matrix("w_up", hidden, share.feed_forward),
+            matrix("w_down", share.feed_forward, hidden),
+        ];
+        let blocks = self.blocks(stage);
+        let without_gate = usize::from(share.feed_matrices() < 3);
+        let mut bytes = i128::from(plain);
+        for (count, list) in [(blocks.attention, &attention[..]), (blocks.feeds, &feed[without_gate..])] {
+            for matrix in list {
+                let elements = i128::from(ELEMENT) * i128::from(matrix.rows) * i128::from(matrix.columns);
+                bytes += i128::from(count) * (i128::from(self.stored_bytes(matrix)) - elements);
+            }
+        }
+        u64::try_from(bytes.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes of a stage's weights on a chip.
+    pub fn weight_bytes(&self, stage: u64) -> u64 {
+        let Parameters { copied, .. } = self.parameters(stage);
+        self.own_weight_bytes(stage) + ELEMENT * copied
+    }
+
+    fn stored_bytes(&self, matrix: &Matrix) -> u64 {
+        let plain = ELEMENT * matrix.rows * matrix.columns;
+        let narrow = self.activations.as_ref().filter(|_| !self.storage.leaves_out(matrix.name));
+        let of_narrow = narrow.map(|narrow| StorageFormat::new(&narrow.dtype));
+        let Some(format) = self.storage.of_matrix(matrix.name).or(of_narrow.as_ref()) else { return plain };
+        let StorageFormat { format, group, has_one_scale, has_zero_points } = format;
+        let stored =
+            StoredAs { format, group: *group, has_one_scale: *has_one_scale, has_zero_points: *has_zero_points };
+        stored.bytes(matrix.rows, matrix.columns).unwrap_or(plain)
+    }
+
+    /// Bits of an element of keys and values; a scale for all of a tensor adds nothing that counts.
+    pub(super) fn cache_bits(&self) -> u64 {
+        match self.storage.cache.as_ref().map(|format| format.format.as_str()) {
+            None => 8 * ELEMENT,
+            Some("int4" | "mxfp4") => 4,
+            Some(_) => 8,
+        }
+    }
+}
