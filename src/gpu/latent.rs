@@ -58,7 +58,7 @@ pub(super) fn prefill(gpu: &Gpu, of: &LatentCall, macs_per_cycle: f64) -> Result
         queries: of.tokens,
         keys: of.tokens,
         // Scores and their product with the values have other depths: the mean of both.
-        head_dim: (scored + PLAIN) / 2,
+        head_dim: u64::midpoint(scored, PLAIN),
         causal: true,
         window: None,
     };

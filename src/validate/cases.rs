@@ -9,7 +9,7 @@ use crate::units::Dtype;
 pub(super) const LATENT: &str = "attention-latent";
 /// Heads of DeepSeek-V3, that ranks divide.
 const LATENT_HEADS: u64 = 128;
-/// Experts whose function is the square of ReLU, without a gate: width of the model and of an expert [P Nemotron-H, arXiv:2504.03624;
+/// Experts whose function is the square of `ReLU`, without a gate: width of the model and of an expert [P Nemotron-H, arXiv:2504.03624;
 /// Nemotron 3 Nano and Super, their `config.json`].
 const UNGATED: [(u64, u64); 2] = [(2688, 1856), (4096, 2688)];
 

@@ -77,9 +77,8 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     let header = reader.headers().map_err(|error| broken(&error))?.clone();
     let columns: Vec<&str> = header.iter().collect();
     let kind = kind_of(path, &columns)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut refused, mut second_half) = (Vec::new(), Vec::new(), Vec::new());
     let (mut of_rows, mut steps, mut batches) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut refused, mut second_half) = (Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
         let number = record.position().map_or(0, csv::Position::line);
@@ -89,9 +88,7 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
             continue;
         }
         if kind == exchange::EXCHANGE {
-            let (label, published, simulated) = exchange::compared(&line, tiles_of(target)?)?;
-            let at = published;
-            rows.push(SetRow { label, at, published, simulated, ideal: None, serial: None, outlier: false });
+            rows.push(exchanged(&line, target)?);
             continue;
         }
         let published = line.microseconds()?;
@@ -126,16 +123,10 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
         (rows, list) = serving::rows(system, &batches)?;
     } else if pods::is_of_systems(kind) {
         list.extend(pods::parts(&rows, &of_rows));
-    } else if kind == exchange::EXCHANGE {
-        list.extend(SetPart::new("odd lines", &rows, |i, _| i % 2 == 0));
-        list.extend(SetPart::new("even lines", &rows, |i, _| i % 2 == 1));
     } else {
-        list.extend(parts(&rows));
+        list.extend(parts(kind, &rows));
     }
-    if !second_half.is_empty() {
-        list.extend(SetPart::new("first half by hash of the inputs", &rows, |i, _| !second_half[i]));
-        list.extend(SetPart::new("second half by hash of the inputs", &rows, |i, _| second_half[i]));
-    }
+    list.extend(halves(&rows, &second_half));
     let column = |value: fn(&SetRow) -> f64| rows.iter().map(value).collect::<Vec<f64>>();
     let score = Score::new(&column(|row| row.published), &column(|row| row.simulated));
     let ideals: Option<Vec<f64>> = rows.iter().map(|row| row.ideal).collect();
@@ -160,18 +151,32 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     })
 }
 
-/// Odd and even lines, so that one may be fitted to and the other predicted, and lines by size.
-fn parts(rows: &[SetRow]) -> Vec<SetPart> {
-    let below = |_: usize, row: &SetRow| row.published < SMALL_US;
-    let mut list: Vec<SetPart> = [
-        SetPart::new("odd lines", rows, |i, _| i % 2 == 0),
-        SetPart::new("even lines", rows, |i, _| i % 2 == 1),
-        SetPart::new("even lines below 10 µs", rows, |i, row| i % 2 == 1 && below(i, row)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    list.extend(SetPart::by_size(rows));
+/// An exchange between tiles, in its own unit.
+fn exchanged(line: &Line, target: &Target) -> Result<SetRow, Diagnostic> {
+    let (label, published, simulated) = exchange::compared(line, tiles_of(target)?)?;
+    Ok(SetRow { label, at: published, published, simulated, ideal: None, serial: None, outlier: false })
+}
+
+/// Odd and even lines, so that one may be fitted to and the other predicted, and lines of kernels by size.
+fn parts(kind: &str, rows: &[SetRow]) -> Vec<SetPart> {
+    let mut list = Vec::new();
+    list.extend(SetPart::new("odd lines", rows, |i, _| i % 2 == 0));
+    list.extend(SetPart::new("even lines", rows, |i, _| i % 2 == 1));
+    if kind != exchange::EXCHANGE {
+        let is_small = |i: usize, row: &SetRow| i % 2 == 1 && row.published < SMALL_US;
+        list.extend(SetPart::new("even lines below 10 µs", rows, is_small));
+        list.extend(SetPart::by_size(rows));
+    }
+    list
+}
+
+/// Halves by a hash of the inputs, of rows of which it is known whether they are in the second.
+fn halves(rows: &[SetRow], second: &[bool]) -> Vec<SetPart> {
+    let mut list = Vec::new();
+    if !second.is_empty() {
+        list.extend(SetPart::new("first half by hash of the inputs", rows, |i, _| !second[i]));
+        list.extend(SetPart::new("second half by hash of the inputs", rows, |i, _| second[i]));
+    }
     list
 }
 
