@@ -10,7 +10,7 @@ const MIXTURE: &str = r#"{"model_type": "qwen3_moe", "hidden_size": 64, "num_hid
     "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96, "moe_intermediate_size": 48, "num_experts": 32,
     "num_experts_per_tok": 4, "vocab_size": 128, "max_position_embeddings": 512, "tie_word_embeddings": false}"#;
 
-/// Bytes of the experts' first matrices that a token of 16 sequences reads, and cycles of their first product.
+/// Bytes of the experts' first matrices that a token of 16 sequences reads, and rows of the busiest.
 fn decoded(directory: &Path, load: &[&str]) -> (u64, u64) {
     let model = ["--workload", "config.json", "--phase", "decode", "--batch", "16", "--seq", "64"];
     let words = [&["run", "--mode", "kbk", "--arch", "plasticine", "--effort", "quick"], &model[..], load].concat();
@@ -23,10 +23,13 @@ fn decoded(directory: &Path, load: &[&str]) -> (u64, u64) {
     // Of a layer with experts FLOP hold the rows of tokens alone, however these fall: 16 of 4 experts each.
     let layer = 64 * (2 * 64 + 2 * 32) + 64 * 32 + 4 * 3 * 64 * 48 + 2 * 64 * 64;
     assert_eq!(json["workload"]["executed_flops"].as_u64(), Some(2 * 16 * (layer + 64 * 128)), "{load:?}");
-    let sections = json["runs"][0]["sections"].as_array().expect("sections");
-    let is_first = |section: &&Value| section["operators"].to_string().contains("expert_gate\"");
-    let first = sections.iter().find(is_first).expect("the experts' first product");
-    (read.expect("bytes of the experts"), first["cycles"].as_u64().expect("cycles"))
+    let read = read.expect("bytes of the experts");
+    let import = ["import", "config.json", "--phase", "decode", "--batch", "16", "--seq", "64", "-o", "layer.toml"];
+    let (code, _, stderr) = rdusim(directory, &[&import[..], load].concat());
+    assert_eq!(code, Some(0), "{load:?}: {stderr}");
+    let text = std::fs::read_to_string(directory.join("layer.toml")).expect("a workload");
+    let rows = text.lines().find_map(|line| line.strip_prefix("expert_rows = ")).expect("rows of all experts");
+    (read, rows.parse::<u64>().expect("a count") / (read / (64 * 48 * 2)))
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod models;
 mod numbers;
 mod numbers_of_images;
 mod outcome;
+mod overwritten;
 mod packed;
 mod packed_kinds;
 mod page;

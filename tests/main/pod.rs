@@ -199,6 +199,7 @@ fn the_binary_prints_the_object() {
         "memory_bytes",
         "mfu",
         "model",
+        "notes",
         "parallel",
         "phase",
         "schema",

@@ -290,6 +290,15 @@ mod tests {
     }
 
     #[test]
+    fn a_quotient_by_zero_satisfies_nothing() {
+        let zero = |name: &str| (name == "x").then_some(0.0);
+        for text in ["100 / x <= 0.5", "100 / x >= 0.5", "-1 / x < 0", "x / x = x / x", "1 / x != 2"] {
+            assert_eq!(Constraint::parse(text).map(|constraint| constraint.holds(&zero)), Ok(Some(false)), "{text}");
+        }
+        assert_eq!(Constraint::parse("x / 2 <= 0.5").map(|constraint| constraint.holds(&zero)), Ok(Some(true)));
+    }
+
+    #[test]
     fn names_are_told_with_their_places() {
         let constraint = Constraint::parse("a.b + c < 2 * a.b").unwrap();
         assert_eq!(constraint.names(), [("a.b", 0..3), ("c", 6..7), ("a.b", 14..17)]);
