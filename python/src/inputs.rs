@@ -151,6 +151,7 @@ pub(crate) fn model_text(py: Python<'_>, request: &str) -> PyResult<String> {
             dropout: request.dropout,
             storage: Storage {
                 weights: storage_format("weight_storage", request.weight_storage.as_deref())?,
+                others: Vec::new(),
                 cache: storage_format("cache_storage", request.cache_storage.as_deref())?,
             },
             activations: match request.activations.as_deref().map(str::parse).transpose() {

@@ -179,8 +179,8 @@ fn twice_the_resource_that_bounds_is_faster() {
         }
     }
     println!("field: (sections, as fast because another is as busy, as fast without a reason) {seen:?}");
-    // One of 133: a section that waits for memory at its beginning, and for other stages after that.
-    assert!(inert.len() <= 1, "{}", inert.join("\n"));
+    // Three of 134, of one pair: sections that wait for memory at their beginning, and for other stages after that.
+    assert!(inert.len() <= 3, "{}", inert.join("\n"));
     // 9 of 421 today: what is found with more ports or links is now and then slower (reports/search.md), or hardly faster.
     let all: u32 = seen.values().map(|row| row.0).sum();
     assert!(40 * misled.len() < all as usize, "{}", misled.join("\n"));

@@ -101,7 +101,7 @@ fn vectors_larger_than_a_fifo_pass_and_plans_keep_to_the_chip() {
 #[test]
 fn credits_go_around_loops_of_flows() {
     for (seed, number) in [(218_857, 201), (870_455, 193)] {
-        let errors = errors_of(wide_pair(seed, number), &format!("wide pair {number} of seed {seed}"), 0.12);
+        let errors = errors_of(wide_pair(seed, number), &format!("wide pair {number} of seed {seed}"), 0.16);
         assert!(!errors.is_empty(), "no section of wide pair {number} of seed {seed} is long");
     }
 }

@@ -77,7 +77,7 @@ fn read_bytes(outcome: &Outcome, tensor: &str) -> Vec<u64> {
 
 #[test]
 fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_there() {
-    let (chip, workload) = (chip("sn40l"), layers(1024, 4));
+    let (chip, workload) = (chip("sn40l"), layers(768, 4));
     let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
     let with = &measured.configuration;
     assert!(!with.sections[0].prefetches.is_empty() && !with.sections[1].prefetched.is_empty());
@@ -185,7 +185,7 @@ fn kernels_load_nothing_ahead_and_neither_does_a_section_whose_memory_is_busy() 
 fn the_reference_model_begins_behind_what_was_loaded_before() {
     let text = "schema = 1\nname = \"layers\"\ndtype = \"bf16\"\n\
          [[blocks]]\nname = \"layer\"\nrepeat = 4\n\
-         [[tensors]]\nname = \"x\"\nshape = [64, 128]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"x\"\nshape = [32, 128]\nrole = \"input\"\n\
          [[tensors]]\nname = \"gain\"\nshape = [1, 128]\nrole = \"weight\"\n\
          [[tensors]]\nname = \"w_up\"\nshape = [128, 512]\nrole = \"weight\"\n\
          [[tensors]]\nname = \"w_down\"\nshape = [512, 128]\nrole = \"weight\"\n\

@@ -91,9 +91,9 @@ fn a_deep_narrow_network_is_one_section() {
     assert!(verify(&chip, &workload, [&compiled.configuration], 1)[0].passed);
 }
 
-/// What a stack is compiled from is no more when it is higher.
+/// A stack that is twice as high takes at most twice as long.
 #[test]
-fn a_higher_stack_has_the_sections_of_a_lower_one() {
+fn a_higher_stack_takes_as_long_a_block_as_a_lower_one() {
     let chip = arch::load(Path::new("arch/sn40l.toml"), &[]).expect("a chip that comes with rdusim");
     let sections = |blocks: usize| {
         let workload = stack(blocks, 256, 1024);
@@ -101,11 +101,5 @@ fn a_higher_stack_has_the_sections_of_a_lower_one() {
         simulate_measured(&chip, &workload, &compiled, Fidelity::Event)
     };
     let (low, high) = (sections(24), sections(48));
-    let mut kinds: Vec<u64> = high.sections.iter().map(|s| s.cycles).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let mut of_low: Vec<u64> = low.sections.iter().map(|s| s.cycles).collect();
-    of_low.sort_unstable();
-    of_low.dedup();
-    assert_eq!(kinds, of_low);
+    assert!(high.cycles as f64 <= 2.01 * low.cycles as f64, "{} and {}", low.cycles, high.cycles);
 }

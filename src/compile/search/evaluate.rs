@@ -223,9 +223,10 @@ impl Trial<'_, '_> {
 
     /// Where no choice can be placed: more choices. Whether there are any.
     fn lay_any(&mut self) -> bool {
-        if self.evaluated.best.is_some() || self.context.effort == Effort::Thorough {
+        if self.evaluated.best.is_some() || self.evaluated.is_planned_again {
             return false;
         }
+        self.evaluated.is_planned_again = true;
         let SearchContext { tiers, bases, .. } = *self.context;
         let search = SectionSearch { chip: self.chip, graph: self.graph, tiers, cache: bases };
         self.evaluated.frontier.add(plan(&search, Effort::Thorough).unwrap_or_default())

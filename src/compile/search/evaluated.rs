@@ -110,6 +110,8 @@ pub(crate) struct Evaluated {
     pub(super) work: u64,
     /// Work when the last gain was made.
     pub(super) work_at_gain: u64,
+    /// No choice could be placed, and more were planned.
+    pub(super) is_planned_again: bool,
     /// What was decided.
     pub(super) trace: Trace,
 }
@@ -133,6 +135,7 @@ impl Evaluated {
             near: Vec::new(),
             work: 0,
             work_at_gain: 0,
+            is_planned_again: false,
             trace,
         }
     }

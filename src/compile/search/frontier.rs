@@ -66,9 +66,15 @@ impl Frontier {
 
     /// Drops those that cannot win or are repeated, and puts the others in the order of `key`; of equals the first stays first.
     pub(super) fn order<K: Ord>(&mut self, may_win: impl Fn(&Choice) -> bool, key: impl Fn(u64, &Open) -> K) {
-        self.open.retain(|open| !open.is_repeated && may_win(&open.choice));
         let mut ordered: Vec<(K, Open)> = Vec::with_capacity(self.open.len());
         for open in std::mem::take(&mut self.open) {
+            if open.is_repeated {
+                self.seen.push(open.choice);
+                continue;
+            }
+            if !may_win(&open.choice) {
+                continue;
+            }
             ordered.push((key(self.expected(&open), &open), open));
         }
         ordered.sort_by(|a, b| a.0.cmp(&b.0));
