@@ -237,13 +237,16 @@ fn swapped_routes_are_caught() {
                 ports(a).iter().all(|port| !ports(b).contains(port))
             };
             let pairs = of_kind.iter().flat_map(|&a| of_kind.iter().map(move |&b| (a, b)));
-            let pairs: Vec<(FlowId, FlowId)> = pairs.filter(|&(a, b)| other(a, b)).take(3).collect();
+            let pairs: Vec<(FlowId, FlowId)> = pairs.filter(|&(a, b)| other(a, b)).take(40).collect();
             if pairs.is_empty() {
                 continue;
             }
-            // Of numbers that differ by less than rounding no one can tell that they were exchanged: one of three pairs is enough.
+            // Of numbers that differ by less than rounding no one can tell that they were exchanged: one of the pairs is enough.
             let (mut whole_routes, mut ends_alone) = (false, false);
             for (a, b) in pairs {
+                if whole_routes && ends_alone {
+                    break;
+                }
                 let exchange = |section: &mut Section| {
                     let (route, links) = (section.flows[a].route.clone(), section.flows[a].links);
                     section.flows[a].route = std::mem::replace(&mut section.flows[b].route, route);
@@ -335,18 +338,21 @@ fn a_tile_off_by_one_is_caught() {
     for mode in [Mode::Kbk, Mode::Fused] {
         for (what, edit) in edits {
             for case in [dense(mode), sparse(mode)] {
-                let verdict = case.with(|section| {
-                    // The last tile of the last GEMM: its left neighbour or the edge is next to it.
-                    let Some(stage) = section.stages.iter_mut().rev().find(|stage| !stage.tiles.is_empty()) else {
-                        return false;
-                    };
-                    let mut tiles = stage.tiles.to_vec();
-                    let tile = tiles.iter_mut().rev().flatten().flatten().next();
-                    tile.map(edit);
-                    stage.tiles = tiles.into();
-                    true
+                // One of the last tiles of the last GEMM: of weights that are all zero no one can tell where they lie.
+                let is_caught = (0..12).any(|nth| {
+                    let verdict = case.clone().with(|section| {
+                        let Some(stage) = section.stages.iter_mut().rev().find(|stage| !stage.tiles.is_empty()) else {
+                            return false;
+                        };
+                        let mut tiles = stage.tiles.to_vec();
+                        let with_columns = tiles.iter_mut().rev().flatten().flatten().filter(|tile| tile.columns > 0);
+                        with_columns.into_iter().nth(nth).map(edit);
+                        stage.tiles = tiles.into();
+                        true
+                    });
+                    !verdict.unwrap().passed
                 });
-                assert!(!verdict.unwrap().passed, "{what} is not caught");
+                assert!(is_caught, "{what} is not caught");
             }
         }
     }
