@@ -43,8 +43,8 @@ fn decisions_are_those_of_the_run() {
     let sections = json["sections"].as_array().expect("sections");
     assert_eq!(sections.len(), 1);
     let decisions = sections[0]["decisions"].as_array().expect("decisions");
-    let best = decisions.iter().rev().filter_map(|line| line.as_str()?.strip_prefix("placed and routed: "));
-    let best = best.filter_map(|line| line.split_once(", the best so far")).next().expect("a best mapping").0;
+    let mut best = decisions.iter().rev().filter_map(|line| line.as_str()?.strip_prefix("placed and routed: "));
+    let best = best.find_map(|line| line.split_once(", the best so far")).expect("a best mapping").0;
     let best: u64 = best.replace(',', "").parse().expect("cycles");
     let run = succeeds("run --arch sn10 --workload tiny-mlp --mode kbk --format json");
     let run: serde_json::Value = serde_json::from_str(&run).expect("JSON");

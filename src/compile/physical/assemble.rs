@@ -83,7 +83,7 @@ pub(crate) fn assemble_along(
 pub(crate) fn unplaced(chip: &Chip, graph: &SectionGraph<'_>, plan: &SectionPlan, tiers: &[TierId]) -> Option<Section> {
     let nowhere = graph.stages.ids().map(|_| Vec::new()).collect();
     let stages = stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, &plan.tiles, nowhere);
-    let buffers = plan.buffers.iter().map(|spec| Buffer { spec: spec.clone(), pieces: Vec::new() }).collect();
+    let buffers = plan.buffers.iter().map(|spec| Buffer { spec: *spec, pieces: Vec::new() }).collect();
     let streams = generators::give(chip, plan, &streams(graph, &plan.nest, &plan.buffers), tiers)?;
     let work = IndexVec::default();
     let placed = Placed { nest: plan.nest, stages, work, buffers, streams, estimated_cycles: plan.estimate.cycles };

@@ -104,7 +104,7 @@ impl Trial<'_, '_> {
                 break;
             }
             let before = self.evaluated.best.as_ref().map(Routed::score);
-            self.measure(batch);
+            self.measure(&batch);
             let Some(best) = self.evaluated.best.as_ref() else { continue };
             if level == EvaluationLevel::Low && !best.crowded && best.is_as_expected() {
                 self.trace(|| {
@@ -328,7 +328,7 @@ impl Trial<'_, '_> {
     }
 
     /// Places and routes choices side by side, and measures them from the least expected on; keeps the fastest, of equals the first.
-    fn measure(&mut self, choices: Vec<Open>) {
+    fn measure(&mut self, choices: &[Open]) {
         let layouts: Vec<Result<Layout, Unplaced>> = choices.par_iter().map(|open| self.lay(open)).collect();
         self.evaluated.work += layout_work(self.chip) * choices.len() as u64;
         let refused = layouts.iter().filter_map(|layout| layout.as_ref().err()).next_back();

@@ -167,14 +167,12 @@ impl<'a> Planned<'a> {
 
     /// What was decided of it, one line each.
     pub(super) fn decisions(&self) -> Vec<String> {
-        match &self.evaluated {
-            Some(evaluated) => evaluated.trace.lines().to_vec(),
-            None => {
-                let estimated = self.choices.first().map_or(0, |choice| choice.estimate.cycles);
-                let estimated = super::trace::cycles(estimated);
-                vec![format!("not run: {estimated} cycles by estimate, and other partitions take less")]
-            }
+        if let Some(evaluated) = &self.evaluated {
+            return evaluated.trace.lines().to_vec();
         }
+        let estimated = self.choices.first().map_or(0, |choice| choice.estimate.cycles);
+        let estimated = super::trace::cycles(estimated);
+        vec![format!("not run: {estimated} cycles by estimate, and other partitions take less")]
     }
 
     /// It, placed and routed.
