@@ -29,8 +29,8 @@ use rdusim::{arch, workload};
 const LAWS: [&str; 6] = ["modes", "rows", "dense", "density", "effort", "richer"];
 const CHIPS: [&str; 3] = ["sn10", "sn30", "sn40l"];
 
-/// Token counts, among them odd ones, those with half and twice as many in the list, and 12,288 to 17,408, where lists of tilings
-/// have ended.
+/// Token counts: odd ones, pairs of which one is twice the other, and some so large (12,288 to 24,576) that their tile sizes have
+/// over a hundred breakpoints.
 const TOKENS: [u64; 32] = [
     64, 100, 127, 128, 200, 254, 256, 333, 400, 512, 666, 768, 1_000, 1_024, 1_332, 1_536, 2_000, 2_048, 2_777, 3_072,
     4_000, 4_096, 5_554, 6_144, 8_192, 8_193, 10_240, 12_288, 13_312, 16_384, 17_408, 24_576,

@@ -2,6 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A whole number with commas: `5,767,168`.
+pub fn whole(value: u64) -> String {
+    let plain = value.to_string();
+    let mut text = String::with_capacity(plain.len() + plain.len() / 3);
+    for (at, digit) in plain.chars().enumerate() {
+        if at > 0 && (plain.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// One mebibyte in bytes.
 pub const MIB: u64 = 1 << 20;
 

@@ -13,7 +13,7 @@ pub(super) struct Stopwatch {
     pub(super) compiling: Duration,
     /// Running them.
     pub(super) running: Duration,
-    /// Bounding them.
+    /// Time in which the runs' modes were bounded, for their gaps.
     pub(super) bounding: Duration,
 }
 

@@ -79,7 +79,8 @@ pub(super) struct EvaluationParams {
     pub worth_patience: f64,
     /// Times over that a section that may gain more is given it, at most.
     pub most_patience: f64,
-    /// Cycles over the floor of a section up to which full effort is not taken to gain anything where partitions are compared.
+    /// Share of the floor of a section that its best may lie above it for full effort not to be taken to gain anything where
+    /// partitions are compared.
     pub near_floor: f64,
     /// Share of the time by which a mapping must be faster to count as a gain.
     pub worth_a_step: f64,
@@ -111,8 +112,8 @@ pub(super) struct EvaluationParams {
     pub similar_octaves: f64,
     /// Weight of the assumption that a mapping is not off, beside 1 of a mapping like it.
     pub weight_of_no_change: f64,
-    /// Expected over best score from which on a mapping is not worth placing: an ideal network is off by less.
-    pub hopeless: f64,
+    /// Expected over the best score from which on a mapping is not worth placing: an ideal network is off by less.
+    pub most_expected: f64,
     /// PCUs up to which allocations of fewer PCUs are tried in finer steps.
     pub handful_of_pcus: u64,
     /// Sixteenths of the PCUs that allocations next to a mapping are tried with.
@@ -333,7 +334,7 @@ pub(super) const PARAMS: Params = Params {
         setups_per_layout: 64,
         similar_octaves: 0.7,
         weight_of_no_change: 0.2,
-        hopeless: 1.25,
+        most_expected: 1.25,
         handful_of_pcus: 16,
         pcu_sixteenths: [13, 10],
         pcu_sixteenths_of_a_handful: [12, 8, 4],

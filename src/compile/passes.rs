@@ -52,7 +52,7 @@ pub fn compile_measured(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Res
 /// whose PCUs and PMU banks are equal.
 ///
 /// # Errors
-/// As there.
+/// As [`compile`].
 pub fn compile_with(
     chip: &Chip,
     workload: &Workload,
@@ -66,7 +66,7 @@ pub fn compile_with(
 /// As [`compile_with`], for a caller who may stop the search: it then unwinds to [`Stop::caught`].
 ///
 /// # Errors
-/// As there.
+/// As [`compile`].
 pub fn compile_until(
     chip: &Chip,
     workload: &Workload,
@@ -82,7 +82,7 @@ pub fn compile_until(
 /// As [`compile_with`], with what the search has decided on the way.
 ///
 /// # Errors
-/// As there.
+/// As [`compile`].
 pub fn compile_traced(
     chip: &Chip,
     workload: &Workload,

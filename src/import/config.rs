@@ -139,9 +139,8 @@ pub(super) fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> 
     let mut notes = Vec::new();
     let fields = fields.of_text(&mut notes)?;
     let family = fields.family()?;
-    // Experts that are kept are those of a training step too; what is said of their rows is said by who runs them.
     let Model { architecture, sequence, notes: of_model } = fields.model(family, Phase::Training)?;
-    notes.extend(of_model.into_iter().filter(|note| !keeps_experts || !note.starts_with("tokens are taken to fall")));
+    notes.extend(of_model);
     let is_beside = architecture.extras.experts.is_some() || architecture.extras.mamba.is_some();
     let why_not = match () {
         () if is_trained => Some("the matrices are trained"),

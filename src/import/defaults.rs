@@ -167,10 +167,10 @@ impl Fields {
         Ok(count)
     }
 
-    /// [`Self::from`] one.
+    /// A count of at least one, as [`Self::from`] reads it.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Self::from`].
     pub(super) fn count_or_usual(
         &self,
         family: &str,
@@ -183,7 +183,7 @@ impl Fields {
     /// The same for a field whose `null` says that the model has none of it.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Self::from`].
     pub(super) fn count_or_none(
         &self,
         family: &str,

@@ -469,11 +469,14 @@ impl Fields {
         let has_dense = matches!(family, "deepseek_v2" | "deepseek_v3");
         let dense = if has_dense { self.from(0, family, &["first_k_dense_replace"], notes)? } else { 0 };
         architecture.extras.dense_layers = dense;
-        notes.push(format!(
-            "tokens are taken to fall {} on the {count} experts of a layer, {each} for each; those that the tokens are \
-             expected to meet are read, and each has as many rows as the busiest is expected to get",
-            self.expert_load.describe()
-        ));
+        // Who runs experts that are kept says how many rows each has.
+        if !self.keeps_experts {
+            notes.push(format!(
+                "tokens are taken to fall {} on the {count} experts of a layer, {each} for each; those that the tokens are \
+                 expected to meet are read, and each has as many rows as the busiest is expected to get",
+                self.expert_load.describe()
+            ));
+        }
         architecture.extras.experts = Some(experts);
         Ok(())
     }

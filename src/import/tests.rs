@@ -3,47 +3,19 @@
 mod config;
 mod hybrids;
 mod newer;
+#[path = "../../tests/main/protobuf.rs"]
+mod protobuf;
 mod quantized;
 
 use std::path::Path;
 
 use proptest::prelude::*;
 
+use self::protobuf::Message;
 use super::onnx::of_bytes;
 use super::{Imported, Options};
 use crate::diagnostics::Diagnostic;
 use crate::workload::{self, Workload};
-
-/// Bytes of a message under construction.
-#[derive(Default, Clone)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    fn int(mut self, field: u64, number: i64) -> Self {
-        self.varint(field << 3);
-        self.varint(number.cast_unsigned());
-        self
-    }
-
-    fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend(bytes);
-        self
-    }
-
-    fn text(self, field: u64, text: &str) -> Self {
-        self.bytes(field, text.as_bytes())
-    }
-}
 
 fn message() -> Message {
     Message::default()

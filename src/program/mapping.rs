@@ -117,6 +117,19 @@ fn is_chain(reduction: &Reduction) -> bool {
 }
 
 impl GemmMapping {
+    /// All of a GEMM on one PCU, weight columns along the lanes.
+    pub const ONE_PCU: Self = Self {
+        rows_on_lanes: false,
+        pm: 1,
+        pn: 1,
+        pk: 1,
+        reduction: Reduction::Chain,
+        multicast_width: 1,
+        streams: 1,
+        aligned: false,
+        style: Style::Skip,
+    };
+
     /// Lockstep groups of one slice of K.
     pub fn k_slice_groups(&self) -> u64 {
         self.pn / self.multicast_width

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub(crate) use crate::units::whole;
+
 /// SI prefixes from 10^-15 to 10^18.
 const SI: [(f64, &str); 12] = [
     (1e-15, "f"),
@@ -80,19 +82,6 @@ fn short(text: &str) -> String {
         }
         _ => text.to_owned(),
     }
-}
-
-/// A whole number with commas: `5,767,168`.
-pub(crate) fn whole(value: u64) -> String {
-    let plain = value.to_string();
-    let mut text = String::with_capacity(plain.len() + plain.len() / 3);
-    for (at, digit) in plain.chars().enumerate() {
-        if at > 0 && (plain.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A share as per cent: `97.3 %`.

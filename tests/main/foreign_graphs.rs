@@ -3,36 +3,7 @@
 use rdusim::import::{Options, import};
 use rdusim::workload::{self, Workload};
 
-/// A message of Protocol Buffers under construction.
-#[derive(Default, Clone)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    fn int(mut self, field: u64, number: i64) -> Self {
-        self.varint(field << 3);
-        self.varint(number.cast_unsigned());
-        self
-    }
-
-    fn bytes(mut self, field: u64, bytes: &[u8]) -> Self {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend(bytes);
-        self
-    }
-
-    fn text(self, field: u64, text: &str) -> Self {
-        self.bytes(field, text.as_bytes())
-    }
-}
+use crate::protobuf::Message;
 
 /// A graph of version 23 under construction.
 #[derive(Default, Clone)]

@@ -61,6 +61,7 @@ mod prefetch;
 mod program;
 mod proof;
 mod proof_fuzz;
+mod protobuf;
 mod random;
 mod recompile;
 mod recompute;

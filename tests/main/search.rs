@@ -83,9 +83,8 @@ fn what_is_known_of_pcus_serves_other_memories() {
 }
 
 #[test]
-#[ignore = "does not hold: more bandwidth can make what is found slower (reports/search.md)"]
-fn more_of_a_resource_never_makes_what_is_found_slower() {
-    let mut compared = 0;
+fn more_of_a_resource_seldom_makes_what_is_found_slower() {
+    let (mut compared, mut slower, mut worst) = (0, 0, 1.0f64);
     for number in 0..9 {
         let (_, chip, graph) = pair(SEED, number);
         let Some(before) = cycles(&chip, &graph) else { continue };
@@ -93,11 +92,17 @@ fn more_of_a_resource_never_makes_what_is_found_slower() {
             let now = cycles(&richer, &graph);
             let now = now.unwrap_or_else(|| panic!("pair {number}: refused with more {what}"));
             for (before, now) in before.into_iter().zip(now) {
+                let ratio = now as f64 / before as f64;
                 compared += 1;
-                let slower = now as f64 / before as f64;
-                assert!(slower <= 1.01, "pair {number}: {now} cycles with more {what}, {before} without");
+                if ratio > 1.01 {
+                    slower += 1;
+                    println!("pair {number}: {now} cycles with more {what}, {before} without");
+                }
+                worst = worst.max(ratio);
             }
         }
     }
+    println!("{slower} of {compared} slower, at worst {worst:.4} times");
     assert!(compared > 60, "only {compared} comparisons");
+    assert!(20 * slower <= compared && worst <= 1.25, "{slower} of {compared} slower, at worst {worst:.4} times");
 }

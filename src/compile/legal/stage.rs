@@ -36,19 +36,6 @@ enum Side {
     Depth,
 }
 
-/// An array of one PCU.
-const ONE: GemmMapping = GemmMapping {
-    rows_on_lanes: false,
-    pm: 1,
-    pn: 1,
-    pk: 1,
-    reduction: Reduction::Chain,
-    multicast_width: 1,
-    streams: 1,
-    aligned: false,
-    style: Style::Skip,
-};
-
 impl StageDraw<'_> {
     /// A mapping; `None` if there is none on so few PCUs, or the chip lacks the stage's data type.
     pub(super) fn mapping(&self, random: &mut Pcg64Mcg) -> Option<Mapping> {
@@ -59,7 +46,7 @@ impl StageDraw<'_> {
         }
         let rows_on_lanes = random.random();
         let shape = self.tables.shape(self.stage, rows_on_lanes)?;
-        let from = GemmMapping { rows_on_lanes, ..ONE };
+        let from = GemmMapping { rows_on_lanes, ..GemmMapping::ONE_PCU };
         let drawn = if spec.sums.is_some() {
             self.sums(from, random)
         } else if graph.form(self.stage).is_some() {

@@ -62,8 +62,8 @@ impl Estimate {
         self.busy_cycles.max((running as f64 * PARAMS.estimate.links_busy) as u64)
     }
 
-    /// What it would take if computing took twice as long: of mappings that wait for memory as long, the one with more to spare is
-    /// less.
+    /// Cycles if computing took twice as long. Of mappings that wait for memory as long as each other, it is least for the one
+    /// whose units have most to spare.
     pub(crate) fn with_slow_computing(&self) -> u64 {
         let (compute, off_chip) = self.parts;
         compute.saturating_mul(2).max(off_chip)

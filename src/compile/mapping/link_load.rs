@@ -61,8 +61,8 @@ impl<'a> LinkLoad<'a> {
         Self { chip, copied_flits: flits as f64 }
     }
 
-    /// Cycles of the section that a mapping takes whose PCUs need `cycles`, as far as links let them: with operands as far as
-    /// [`crate::compile::params::EstimateParams::typical_distance`].
+    /// Cycles that a mapping takes in the section: `cycles` of its PCUs, or what its links need if that is more. Operands come from
+    /// as far as they do in placed sections (`typical_distance` of [`crate::compile::params::EstimateParams`]).
     pub(crate) fn paced_cycles(&self, mapping: &GemmMapping, footprint: &StageFootprint, cycles: u64) -> u64 {
         let distance = PARAMS.estimate.typical_distance;
         let from = Distances { activations: distance, weights: distance };

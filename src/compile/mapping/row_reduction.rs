@@ -4,7 +4,7 @@
 
 use crate::arch::Chip;
 use crate::cost::{Reducer, SystolicShape, reducer_footprint};
-use crate::program::{GemmMapping, Reduction, RowTile, SectionGraph, StageId, Style, TiledAxis};
+use crate::program::{GemmMapping, RowTile, SectionGraph, StageId, TiledAxis};
 
 use super::allocate::useful_splits;
 use super::base::SumsBase;
@@ -25,17 +25,7 @@ pub(crate) fn sums_bases(
         let Some(shape) = shape(rows_on_lanes) else { continue };
         // The least tiles of each number of PCUs.
         let mut least: Vec<Option<SumsBase>> = vec![None; most as usize + 1];
-        let one = GemmMapping {
-            rows_on_lanes,
-            pm: 1,
-            pn: 1,
-            pk: 1,
-            reduction: Reduction::Chain,
-            multicast_width: 1,
-            streams: 1,
-            aligned: false,
-            style: Style::Skip,
-        };
+        let one = GemmMapping { rows_on_lanes, ..GemmMapping::ONE_PCU };
         let alone = |mapping| Reducer::new(graph, tiled_axis, tile_rows, stage, &mapping, &shape);
         let Some(whole) = alone(one) else { continue };
         let (row_splits, column_splits) = whole.most_splits();

@@ -1,5 +1,7 @@
 //! What a search has decided, for who asks why a mapping lost.
 
+use crate::units::whole;
+
 use super::partition::Partitioner;
 
 /// What was decided of the sections that a search has compared.
@@ -31,7 +33,7 @@ impl Partitioner<'_> {
             let lines = match (self.of(at), &self.bounds) {
                 (Some(planned), _) => planned.decisions(),
                 (None, Some(bounds)) if !bounds.refused[run.class] => {
-                    let least = super::trace::cycles(bounds.least[at]);
+                    let least = whole(bounds.least[at]);
                     vec![format!("not planned: it scores {least} at best, and other partitions take less")]
                 }
                 (None, _) => {

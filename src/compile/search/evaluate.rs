@@ -13,6 +13,7 @@ use crate::compile::physical::assemble::{Unplaced, assemble, assemble_along, ass
 use crate::compile::physical::route::Negotiation;
 use crate::program::{Section, SectionGraph};
 use crate::sim::Measurement;
+use crate::units::whole;
 
 use super::context::{Effort, SearchContext};
 use super::evaluated::{Evaluated, EvaluationLevel, Expected, Isomorphic, LayoutEffort, Routed};
@@ -42,9 +43,7 @@ pub(crate) fn evaluate_choices(
     let evaluated = before.unwrap_or_else(|| {
         let floor = floor(context, graph);
         let mut lines = Trace::new(context.traces);
-        lines.add(|| {
-            format!("{} mappings by estimate; none takes less than {} cycles", choices.len(), trace::cycles(floor))
-        });
+        lines.add(|| format!("{} mappings by estimate; none takes less than {} cycles", choices.len(), whole(floor)));
         Evaluated::new(choices, floor, lines)
     });
     let of_effort = SectionLimits::of(context.effort);
@@ -99,7 +98,7 @@ impl Trial<'_, '_> {
         while !self.is_done() {
             let batch = self.next_batch(most);
             if batch.is_empty() && !self.lay_any() {
-                self.trace(|| "ends: no mapping is left that is expected to be faster".to_owned());
+                self.trace(|| "ends: no mapping is left that is worth placing".to_owned());
                 has_ended = true;
                 break;
             }
@@ -132,13 +131,13 @@ impl Trial<'_, '_> {
     /// much longer than the best.
     fn next_batch(&mut self, most: usize) -> Vec<Open> {
         let mut picked = self.least_expected(most);
-        let is_hopeless = |at: &usize| {
+        let is_too_slow = |at: &usize| {
             let expected = self.evaluated.frontier.expected(self.evaluated.frontier.get(*at)) as f64;
             let best = self.evaluated.best.as_ref();
-            best.is_some_and(|best| expected > best.score() as f64 * PARAMS.evaluation.hopeless)
+            best.is_some_and(|best| expected > best.score() as f64 * PARAMS.evaluation.most_expected)
         };
         if self.context.measures {
-            picked.retain(|at| !is_hopeless(at));
+            picked.retain(|at| !is_too_slow(at));
         }
         self.evaluated.frontier.take(&picked)
     }
@@ -163,10 +162,10 @@ impl Trial<'_, '_> {
             let runs: Vec<(IdealRun, Identity)> = next.par_iter().map(run_one).collect();
             for (&at, (run, identity)) in next.iter().zip(runs) {
                 let choice = &self.evaluated.frontier.get(at).choice;
-                let (estimated, name) = (trace::cycles(choice.estimate.cycles), trace::mapping(choice, self.graph));
+                let (estimated, name) = (whole(choice.estimate.cycles), trace::mapping(choice, self.graph));
                 self.evaluated.trace.add(|| match run.cycles {
                     Some(ideal) => {
-                        format!("on an ideal network {}, estimated {estimated}: {name}", trace::cycles(ideal))
+                        format!("on an ideal network {}, estimated {estimated}: {name}", whole(ideal))
                     }
                     None => format!("comes to no end on an ideal network: {name}"),
                 });
@@ -385,10 +384,10 @@ impl Trial<'_, '_> {
         let graph = self.graph;
         self.trace(|| {
             let shown = match took {
-                u64::MAX => format!("slower than {}", trace::cycles(fastest)),
-                _ if !is_measured => format!("not measured to the end, counts as {}", trace::cycles(took)),
-                _ if took < fastest => format!("{}, the best so far", trace::cycles(took)),
-                _ => format!("{}, fewer bytes", trace::cycles(took)),
+                u64::MAX => format!("slower than {}", whole(fastest)),
+                _ if !is_measured => format!("not measured to the end, counts as {}", whole(took)),
+                _ if took < fastest => format!("{}, the best so far", whole(took)),
+                _ => format!("{}, fewer bytes", whole(took)),
             };
             format!("placed and routed: {shown}: {}", trace::mapping(choice, graph))
         });
@@ -403,9 +402,9 @@ impl Trial<'_, '_> {
         self.trace(|| match (is_near, is_out_of_work) {
             (true, _) => {
                 let share = (best as f64 / floor.max(1) as f64 - 1.0) * 100.0;
-                format!("ends: {} is within {:.1} % of the floor ({share:.2} %)", trace::cycles(best), gap * 100.0)
+                format!("ends: {} is within {:.1} % of the floor ({share:.2} %)", whole(best), gap * 100.0)
             }
-            (_, true) => format!("ends: the work is spent ({} steps of the engine)", trace::cycles(work)),
+            (_, true) => format!("ends: the work is spent ({} steps of the engine)", whole(work)),
             _ => "ends: nothing was gained for as long as is worth it".to_owned(),
         });
     }

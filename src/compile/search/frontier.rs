@@ -4,7 +4,8 @@
 //! network ([`super::ideal_network`]), and its measurement, placed and routed. A mapping is expected to take what the last known
 //! step says, times the ratios to later steps that similar mappings have shown ([`super::trend`]).
 //!
-//! Invariant: ratios order the mappings; what discards one is its lower bound alone.
+//! Invariant: what is discarded here has a lower bound that is no less than the best; ratios only order the mappings. How far down
+//! the order mappings are worth placing is for the search to say ([`super::evaluate`]).
 
 use crate::compile::mapping::estimate::Estimate;
 

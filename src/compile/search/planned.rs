@@ -7,6 +7,7 @@ use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
 use crate::index::Id;
 use crate::program::SectionGraph;
+use crate::units::whole;
 
 use super::context::SearchContext;
 use super::evaluate::evaluate_choices;
@@ -171,7 +172,7 @@ impl<'a> Planned<'a> {
             return evaluated.trace.lines().to_vec();
         }
         let estimated = self.choices.first().map_or(0, |choice| choice.estimate.cycles);
-        let estimated = super::trace::cycles(estimated);
+        let estimated = whole(estimated);
         vec![format!("not run: {estimated} cycles by estimate, and other partitions take less")]
     }
 

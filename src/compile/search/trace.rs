@@ -28,19 +28,6 @@ impl Trace {
     }
 }
 
-/// Cycles with commas.
-pub(super) fn cycles(cycles: u64) -> String {
-    let digits = cycles.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 /// A mapping in a line: its loop nest, what stays on chip, and the PCUs of its stages.
 pub(super) fn mapping(choice: &Choice, graph: &SectionGraph<'_>) -> String {
     let nest = &choice.nest;
