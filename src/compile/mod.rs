@@ -12,7 +12,7 @@
 //!    sections in a row;
 //! 7. `prefetch`: weights that a section loads for the next one;
 //! 8. `remarks`: what a user should know about the mapping;
-//! 9. `seeds`: what less effort and slower modes find competes with what was found.
+//! 9. `seeds`: what less effort and slower modes find competes with what was found. Between chips of a study, `carried` does the same.
 //!
 //! A *run of operators* that may become a section is planned as *choices* (points of the space of its mappings, with an
 //! estimate); a choice worked out in full is a *plan* (exact work tables and buffers); a plan with places is *placed*, and with
@@ -22,6 +22,7 @@
 //! A configuration that breaks a capacity cannot come out, because banks, ports and generators are taken from what is left.
 //! In debug builds the verifier of programs ([`crate::program::verifier`]) says so after every pass that makes sections.
 
+mod carried;
 mod compiled;
 mod legal;
 mod mapping;
@@ -37,6 +38,7 @@ mod seeds;
 mod validate;
 mod verified;
 
+pub use carried::carried;
 pub use compiled::Compiled;
 pub use legal::legal;
 pub use mapping::bases::BaseCache;
@@ -48,4 +50,5 @@ pub use retarget::{retargeted, retargeted_section};
 pub use search::context::Effort;
 pub use search::decisions::{Decisions, SectionDecisions};
 pub use search::exhaustive::Exhausted;
+pub use seeds::compare_fused_with_others;
 pub use validate::{BufferDraft, Draft, StreamDraft, Validated};

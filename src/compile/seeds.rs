@@ -33,7 +33,7 @@ pub(super) fn faster_of_each(
 }
 
 /// Gives the fused configuration the sections of another mode where that is faster.
-pub(super) fn compare_fused_with_others(chip: &Chip, workload: &Workload, found: &mut [Compiled]) {
+pub fn compare_fused_with_others(chip: &Chip, workload: &Workload, found: &mut [Compiled]) {
     let Some(fused) = found.iter().position(|of| of.configuration.mode == Mode::Fused) else { return };
     for other in (0..found.len()).filter(|&other| other != fused) {
         let seed = as_fused(&found[other], &found[fused]);

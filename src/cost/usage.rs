@@ -49,7 +49,7 @@ impl Usage {
                 resource_flits[resource as usize] += sent;
             }
         }
-        for (resource, &flits) in (0..).zip(&resource_flits) {
+        for (resource, &flits) in (0..).zip(&resource_flits).filter(|&(_, &flits)| flits > 0) {
             let busiest: &mut Ticks = &mut busy[fabric.kind(resource) as usize];
             *busiest = (*busiest).max(flits * cycles(fabric.cycles_per_flit(resource)));
         }

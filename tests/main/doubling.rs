@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::legal::found_quickly;
 use crate::random::{ChipValues, pair};
 use rdusim::arch::{self, Chip};
-use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{BoundBy, Fidelity, Outcome, SectionOutcome};
@@ -121,7 +121,7 @@ fn run(workload: &Workload, configuration: &Configuration, doubled: &Doubled) ->
     if doubled.pinned {
         return Some(simulate(&doubled.chip, workload, configuration, Fidelity::Event));
     }
-    let measured = compile_measured(&doubled.chip, workload, &[configuration.mode]).ok()?.remove(0);
+    let measured = found_quickly(&doubled.chip, workload, &[configuration.mode]).ok()?.remove(0);
     Some(simulate(&doubled.chip, workload, &measured.configuration, Fidelity::Event))
 }
 
@@ -133,7 +133,7 @@ fn twice_the_resource_that_bounds_is_faster() {
     for number in 0..PAIRS {
         let (_, values, graph) = pair(SEED, number);
         let (chip, workload) = (values.chip(), graph.workload());
-        let Ok(configurations) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { continue };
+        let Ok(configurations) = found_quickly(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { continue };
         for measured in &configurations {
             let outcome = simulate(&chip, &workload, &measured.configuration, Fidelity::Event);
             // Sections that the same resource bounds meet the same richer chip.

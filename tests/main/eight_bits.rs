@@ -218,15 +218,15 @@ fn a_model_quantises_its_activations() {
     let sizes =
         ["--hidden", "64", "--layers", "1", "--heads", "4", "--kv-heads", "2", "--ffn", "96", "--vocabulary", "50"];
     for (model, activations, more) in [
-        ("llama", "fp8_e4m3", &["--weight-storage", "int4:32"][..]),
+        ("llama", "fp8_e4m3", &["--weight-storage", "int4:32", "--seq", "96"][..]),
         (
             "llama",
             "int8:token",
             &["--phase", "decode", "--batch", "2", "--context", "32", "--cache-storage", "fp8_e4m3"],
         ),
-        ("gpt", "fp8_e5m2:token", &[]),
+        ("gpt", "fp8_e5m2:token", &["--seq", "96"]),
         // All of it in fp8, masked scores too.
-        ("gpt", "fp8_e4m3", &["--dtype", "fp8_e4m3"]),
+        ("gpt", "fp8_e4m3", &["--dtype", "fp8_e4m3", "--seq", "96"]),
     ] {
         let words = [&["model", model, "-o", "model.toml", "--activations", activations], &sizes[..], more].concat();
         let words: Vec<&str> =

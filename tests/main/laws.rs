@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use crate::legal::found_quickly;
 use crate::random::wide::wide_pair;
 use crate::random::{ChipValues, GraphValues, chips, graphs};
 use proptest::prelude::*;
@@ -147,7 +148,7 @@ fn bounds_traffic_and_energy_agree_and_every_run_drains() {
     let (worse, worse_fused) = (Cell::new(0u32), Cell::new(0u32));
     for_all(CASES, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
-        let configurations = match compile_measured(&chip, &workload, &MODES) {
+        let configurations = match found_quickly(&chip, &workload, &MODES) {
             Ok(configurations) => configurations,
             Err(why) => {
                 let unplaceable = why.title().contains("cannot be placed");
@@ -195,7 +196,7 @@ fn bounds_traffic_and_energy_agree_and_every_run_drains() {
 
 #[test]
 fn two_runs_give_the_same_bytes_on_any_number_of_threads() {
-    for_all(CASES / 4, |chip, graph| {
+    for_all(CASES / 8, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
@@ -251,7 +252,7 @@ fn no_run_is_faster_than_its_resources() {
         let (family, chip, graph) = wide_pair(SEED, number);
         let about = format!("wide pair {number} of seed {SEED} ({family}){chip:?}{graph:?}");
         let (chip, workload) = (chip.chip(), graph.workload());
-        let Ok(configurations) = compile_measured(&chip, &workload, &MODES) else { continue };
+        let Ok(configurations) = found_quickly(&chip, &workload, &MODES) else { continue };
         for measured in &configurations {
             let [bound, event] = [Fidelity::Bound, Fidelity::Event]
                 .map(|fidelity| simulate(&chip, &workload, &measured.configuration, fidelity));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use rdusim::arch::{self, Chip};
-use rdusim::compile::{BaseCache, Effort, compile_with, legal};
+use rdusim::compile::{BaseCache, Compiled, Effort, compile_with, legal};
+use rdusim::diagnostics::Diagnostic;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::program::verifier::violations;
@@ -44,6 +45,11 @@ fn files(number: usize) -> (Chip, Workload) {
 /// The first `count` mappings that are drawn of four times as many seeds: for tests of what holds of any mapping.
 pub(crate) fn draws(chip: &Chip, workload: &Workload, count: usize) -> Vec<Configuration> {
     (0..4 * count as u64).filter_map(|seed| legal(chip, workload, seed)).take(count).collect()
+}
+
+/// Mappings of some modes at low effort: for tests of what holds of any mapping that a search may choose.
+pub(crate) fn found_quickly(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Compiled>, Diagnostic> {
+    compile_with(chip, workload, modes, Effort::Low, &BaseCache::default())
 }
 
 fn graph_of<'w>(workload: &'w Workload, section: &Section) -> SectionGraph<'w> {

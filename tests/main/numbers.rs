@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use crate::laws::for_all;
 use crate::legal::draws;
+use crate::legal::found_quickly;
 use crate::models::options;
 use proptest::prelude::*;
 use rdusim::arch::{self, AnyChip};
-use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::model::{self, Architecture, Experts, Extras, Latent, Options, Phase, preset};
@@ -50,7 +50,7 @@ fn computes_what_it_says(chip: &str) {
         }
         let (workload, _) = scaled(&chip, MAX_FLOPS, load).expect("a workload that can be made small");
         assert!(graph_flops(&workload) <= MAX_FLOPS);
-        let compiled = compile_measured(&chip, &workload, &Mode::ALL).expect("a pair that fits");
+        let compiled = found_quickly(&chip, &workload, &Mode::ALL).expect("a pair that fits");
         for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 0) {
             let of = format!("{name} on {}, {}", chip.name, run.mode);
             assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::legal::found_quickly;
 use crate::random::{ChipValues, pair};
 use rdusim::arch::{self, Chip};
-use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
@@ -63,7 +63,7 @@ fn penalties_act_in_both_engines_and_below_no_bound() {
         values.tiers.iter_mut().for_each(|tier| tier.fit_parts(CHANNEL_GB_PER_S));
         let about = format!("pair {number} of seed {SEED} ({family}){values:?}{graph:?}");
         let (chip, workload) = (values.chip(), graph.workload());
-        let Ok(configurations) = compile_measured(&chip, &workload, &Mode::ALL) else { continue };
+        let Ok(configurations) = found_quickly(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { continue };
         for measured in &configurations {
             let configuration = &measured.configuration;
             if check_size(&chip, &workload, configuration).is_err() {

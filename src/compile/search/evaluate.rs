@@ -18,7 +18,7 @@ use crate::units::whole;
 use super::context::{Effort, SearchContext};
 use super::evaluated::{Evaluated, EvaluationLevel, Expected, Isomorphic, LayoutEffort, Routed};
 use super::frontier::Open;
-use super::ideal_network::{IdealRun, Identity, run_on_ideal_network};
+use super::ideal_network::{IdealRun, WorkedOut, run_on_ideal_network, work_out};
 use super::neighbours::neighbours;
 use super::plan::plan;
 use super::space::{Choice, SectionSearch};
@@ -131,13 +131,8 @@ impl Trial<'_, '_> {
     /// much longer than the best.
     fn next_batch(&mut self, most: usize) -> Vec<Open> {
         let mut picked = self.least_expected(most);
-        let is_too_slow = |at: &usize| {
-            let expected = self.evaluated.frontier.expected(self.evaluated.frontier.get(*at)) as f64;
-            let best = self.evaluated.best.as_ref();
-            best.is_some_and(|best| expected > best.score() as f64 * PARAMS.evaluation.most_expected)
-        };
         if self.context.measures {
-            picked.retain(|at| !is_too_slow(at));
+            picked.retain(|&at| self.is_near_best(self.evaluated.frontier.get(at)));
         }
         self.evaluated.frontier.take(&picked)
     }
@@ -150,17 +145,29 @@ impl Trial<'_, '_> {
             self.order();
             let is_late = self.evaluated.work >= most_work;
             let frontier = &self.evaluated.frontier;
-            let picked = frontier.first_of_arrays(most, |open| !is_late || open.ideal.is_some());
+            // One that waits is as near the floor as is asked for: others need not be run before it is placed.
+            let is_enough = frontier.least_ideal().is_some_and(|least| self.is_near_floor_with(least));
+            let may_gain = |open: &Open| (open.ideal.is_some() || !is_enough) && self.may_gain(open);
+            let picked = frontier.first_of_arrays(most, |open| (!is_late || open.ideal.is_some()) && may_gain(open));
             if !self.context.measures || picked.iter().all(|&at| frontier.get(at).ideal.is_some()) {
                 return picked;
             }
-            let next = frontier.first_unrun(PARAMS.evaluation.ideal_batch);
-            let run_one = |&at: &usize| {
-                let choice = &frontier.get(at).choice;
-                run_on_ideal_network(self.context, self.chip, self.graph, choice, self.most_ideal_work())
+            let next = frontier.first_unrun(PARAMS.evaluation.ideal_batch, may_gain);
+            let (context, chip, graph) = (self.context, self.chip, self.graph);
+            let all: Vec<WorkedOut> =
+                next.par_iter().map(|&at| work_out(chip, graph, &frontier.get(at).choice)).collect();
+            let mut others: Vec<(usize, WorkedOut)> = Vec::new();
+            for (&at, worked_out) in next.iter().zip(all) {
+                if !self.evaluated.frontier.is_repeated(at, worked_out.identity.clone()) {
+                    others.push((at, worked_out));
+                }
+            }
+            let most_work = self.most_ideal_work();
+            let run_one = |(_, worked_out): &(usize, WorkedOut)| {
+                run_on_ideal_network(context, chip, graph, worked_out, most_work)
             };
-            let runs: Vec<(IdealRun, Identity)> = next.par_iter().map(run_one).collect();
-            for (&at, (run, identity)) in next.iter().zip(runs) {
+            let runs: Vec<IdealRun> = others.par_iter().map(run_one).collect();
+            for ((at, _), run) in others.into_iter().zip(runs) {
                 let choice = &self.evaluated.frontier.get(at).choice;
                 let (estimated, name) = (whole(choice.estimate.cycles), trace::mapping(choice, self.graph));
                 self.evaluated.trace.add(|| match run.cycles {
@@ -169,10 +176,35 @@ impl Trial<'_, '_> {
                     }
                     None => format!("comes to no end on an ideal network: {name}"),
                 });
-                self.evaluated.frontier.add_ideal_run(at, run, identity);
+                self.evaluated.frontier.add_ideal_run(at, run);
                 self.evaluated.work += run.work + layout_work(self.chip) / PARAMS.evaluation.setups_per_layout;
             }
         }
+    }
+
+    /// Whether a mapping could be faster than the best by more than the gap, by its run on an ideal network; before that, whether it
+    /// is expected to be near.
+    fn may_gain(&self, open: &Open) -> bool {
+        let Some(best) = self.evaluated.best.as_ref().filter(|best| self.context.measures && best.run.is_some()) else {
+            return true;
+        };
+        let price = open.choice.estimate.score - open.choice.estimate.cycles;
+        match open.ideal {
+            Some(ideal) => {
+                let least = ideal.least.saturating_add(price) as f64;
+                least * (1.0 + self.limits.gap) < best.score() as f64
+            }
+            None => self.is_near_best(open),
+        }
+    }
+
+    /// Whether a mapping is not expected to take much longer than the best.
+    fn is_near_best(&self, open: &Open) -> bool {
+        let expected = self.evaluated.frontier.expected(open) as f64;
+        self.evaluated
+            .best
+            .as_ref()
+            .is_none_or(|best| expected <= best.score() as f64 * PARAMS.evaluation.most_expected)
     }
 
     /// Puts the mappings that wait in order: those that can be measured with the work there is; of those within half of the gap of
@@ -453,6 +485,11 @@ impl Trial<'_, '_> {
         let may_gain = (best / self.evaluated.floor.max(1) as f64 - 1.0) * self.part.min(1.0);
         (self.limits.patience as f64
             * (may_gain / PARAMS.evaluation.worth_patience).min(PARAMS.evaluation.most_patience)) as u64
+    }
+
+    /// Whether no mapping is faster than so many cycles by more than the gap.
+    fn is_near_floor_with(&self, cycles: u64) -> bool {
+        cycles as f64 <= self.evaluated.floor as f64 * (1.0 + self.limits.gap)
     }
 
     /// Whether no mapping is faster than the best by more than the gap.

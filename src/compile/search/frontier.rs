@@ -104,9 +104,15 @@ impl Frontier {
         picked
     }
 
-    /// The first `most` in their order that were not run on an ideal network: their places.
-    pub(super) fn first_unrun(&self, most: usize) -> Vec<usize> {
-        (0..self.open.len()).filter(|&at| self.open[at].ideal.is_none()).take(most).collect()
+    /// Least cycles on an ideal network of those that wait.
+    pub(super) fn least_ideal(&self) -> Option<u64> {
+        self.open.iter().filter_map(|open| open.ideal?.cycles).min()
+    }
+
+    /// The first `most` in their order of those that are asked for and were not run on an ideal network: their places.
+    pub(super) fn first_unrun(&self, most: usize, is_asked_for: impl Fn(&Open) -> bool) -> Vec<usize> {
+        let is_next = |&at: &usize| self.open[at].ideal.is_none() && is_asked_for(&self.open[at]);
+        (0..self.open.len()).filter(is_next).take(most).collect()
     }
 
     /// One of those that wait.
@@ -114,15 +120,21 @@ impl Frontier {
         &self.open[at]
     }
 
+    /// Whether one of those that wait is the same, worked out, as another that was run; else it is remembered as run. What is repeated
+    /// is dropped.
+    pub(super) fn is_repeated(&mut self, at: usize, identity: Identity) -> bool {
+        let is_repeated = self.run.contains(&identity);
+        self.open[at].is_repeated = is_repeated;
+        if !is_repeated {
+            self.run.push(identity);
+        }
+        is_repeated
+    }
+
     /// Remembers what one of those that wait has shown on an ideal network.
-    pub(super) fn add_ideal_run(&mut self, at: usize, run: IdealRun, identity: Identity) {
+    pub(super) fn add_ideal_run(&mut self, at: usize, run: IdealRun) {
         let open = &mut self.open[at];
         open.ideal = Some(run);
-        open.is_repeated = self.run.contains(&identity);
-        if open.is_repeated {
-            return;
-        }
-        self.run.push(identity);
         if let Some(cycles) = run.cycles {
             self.ideal.add(open.features.clone(), cycles as f64 / open.choice.estimate.cycles.max(1) as f64);
         }

@@ -20,12 +20,14 @@ pub(super) struct IdealRun {
     /// Cycles, launch included: of the run, or what the busiest stage takes among links and ports that are as full as
     /// estimated, if that is more. `None` where it comes to no end.
     pub(super) cycles: Option<u64>,
+    /// Cycles of the run alone: links and ports only add to them, but for a little that timing anomalies take off.
+    pub(super) least: u64,
     /// Work, in steps of the event engine.
     pub(super) work: u64,
 }
 
 /// What fixes the section that a choice becomes, but for its places and routes.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Identity {
     nest: Nest,
     mappings: IndexVec<StageId, Mapping>,
@@ -33,26 +35,40 @@ pub(super) struct Identity {
     covers: u64,
 }
 
-/// Runs a mapping on an ideal network, up to so much work, and tells what it is. It comes to no end if it has more streams than the
-/// chip has address generators.
+/// A mapping worked out for its run on an ideal network.
+pub(super) struct WorkedOut {
+    plan: SectionPlan,
+    pub(super) identity: Identity,
+}
+
+/// Works a mapping out, and tells what it is.
+pub(super) fn work_out(chip: &Chip, graph: &SectionGraph<'_>, choice: &Choice) -> WorkedOut {
+    let plan = choice.plan(chip, graph);
+    let SectionPlan { nest, covers, .. } = plan;
+    let identity = Identity { nest, mappings: plan.mappings.clone(), buffers: plan.buffers.clone(), covers };
+    WorkedOut { plan, identity }
+}
+
+/// Runs a mapping on an ideal network, up to so much work. It comes to no end if it has more streams than the chip has address
+/// generators.
 pub(super) fn run_on_ideal_network(
     context: &SearchContext<'_>,
     chip: &Chip,
     graph: &SectionGraph<'_>,
-    choice: &Choice,
+    WorkedOut { plan, .. }: &WorkedOut,
     most_work: u64,
-) -> (IdealRun, Identity) {
+) -> IdealRun {
     context.stop.check();
-    let plan = choice.plan(chip, graph);
-    let section = unplaced(chip, graph, &plan, context.tiers);
-    let SectionPlan { nest, mappings, buffers, covers, .. } = plan;
-    let identity = Identity { nest, mappings, buffers, covers };
-    let Some(section) = section else { return (IdealRun { cycles: None, work: 0 }, identity) };
-    let among_links = chip.launch_cycles().saturating_add(choice.estimate.busy_cycles);
-    let run = match context.measure(&section, u64::MAX, most_work) {
-        Measurement::Takes(cycles, run) => IdealRun { cycles: Some(cycles.max(among_links)), work: run.work },
-        Measurement::TooLong(work) => IdealRun { cycles: None, work },
-        Measurement::Unknown { work, at_rate } => IdealRun { cycles: Some(at_rate.max(choice.estimate.cycles)), work },
-    };
-    (run, identity)
+    let section = unplaced(chip, graph, plan, context.tiers);
+    let Some(section) = section else { return IdealRun { cycles: None, least: u64::MAX, work: 0 } };
+    let among_links = chip.launch_cycles().saturating_add(plan.estimate.busy_cycles);
+    match context.measure(&section, u64::MAX, most_work) {
+        Measurement::Takes(cycles, run) => {
+            IdealRun { cycles: Some(cycles.max(among_links)), least: cycles, work: run.work }
+        }
+        Measurement::TooLong(work) => IdealRun { cycles: None, least: u64::MAX, work },
+        Measurement::Unknown { work, at_rate } => {
+            IdealRun { cycles: Some(at_rate.max(plan.estimate.cycles)), least: 0, work }
+        }
+    }
 }

@@ -79,7 +79,8 @@ impl<'a> Network<'a> {
         peaks: &IndexVec<FlowId, Peak>,
         moved: &[u64],
     ) -> Self {
-        let resources = 0..index_u32(fabric.count());
+        // A section without places has no flows, and uses no link or port.
+        let resources = 0..if flows.is_empty() { 0 } else { index_u32(fabric.count()) };
         let flit_ticks: Vec<Ticks> = resources.map(|r| cycles(fabric.cycles_per_flit(r))).collect();
         let slowest: IndexVec<FlowId, Ticks> = flows.iter().map(|f| slowest_port(f, &flit_ticks)).collect();
         let own = own_ticks(flows, groups, &flit_ticks, &slowest);

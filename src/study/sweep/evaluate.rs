@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use crate::arch::{AnyChip, Chip};
 use crate::bsp;
-use crate::compile::{BaseCache, Compiled, compile_until, simulate_until};
+use crate::compile::{BaseCache, Compiled, carried, compare_fused_with_others, compile_until, simulate_until};
 use crate::cost::{Stop, bound_cycles};
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::gpu;
@@ -24,6 +24,7 @@ use crate::workload::Workload;
 
 use super::axis::Change;
 use super::design::Point;
+use super::families::Families;
 use super::fingerprints::fingerprints;
 use super::kept::Kept;
 use super::metric::{Measured, Metric};
@@ -73,11 +74,13 @@ impl Built {
     }
 }
 
-/// Points of equal content have equal results; those of equal ground share their configurations.
+/// Points of equal content have equal results; those of equal ground share their configurations; those of one family differ in
+/// resources alone that a configuration does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Keys {
     pub(super) content: u128,
     pub(super) ground: u128,
+    pub(super) family: u128,
 }
 
 impl<'a> Bench<'a> {
@@ -177,7 +180,9 @@ impl<'a> Bench<'a> {
         let join = |chip: u128, pair: usize| chip.rotate_left(32) ^ workload ^ ((pair as u128) << 120);
         let is_left_out = |path: &str| is_price(path) || (for_all_rates && is_rate(path));
         let ground = setting.inputs.chip_content(&setting.sets, &is_left_out)?;
+        let is_resource = |path: &str| is_price(path) || is_rate(path) || path == "pmu.capacity_bytes";
         Some(Keys {
+            family: join(setting.inputs.chip_content(&setting.sets, &is_resource)?, setting.pair),
             content: join(setting.inputs.chip_content(&setting.sets, &|_| false)?, setting.pair),
             // What is compiled once is compiled for the rates of the point's own files.
             ground: join(ground, if once { setting.pair } else { 0 }),
@@ -238,7 +243,7 @@ impl<'a> Bench<'a> {
             Fidelity::Simulated(fidelity) => {
                 // Prices change no run; rates do, and a configuration that is kept for them is run again.
                 let runs = compiled.iter().map(|c| match self.study.compile {
-                    Compile::EveryPoint => drained(simulate_until(chip, graph, c, fidelity, stop)),
+                    Compile::EveryPoint | Compile::Alone => drained(simulate_until(chip, graph, c, fidelity, stop)),
                     Compile::Once | Compile::Shared => {
                         drained(simulate_known(chip, graph, &c.configuration, fidelity, &[], stop))
                     }
@@ -272,6 +277,58 @@ impl<'a> Bench<'a> {
             fastest(chip, graph, &configurations, fidelity, stop)
         };
         self.document(built, chip, (0..self.study.modes.len()).map(fastest).collect())
+    }
+
+    /// Which mappings compete where, if any do.
+    pub(super) fn families(&self, of_study: impl FnOnce() -> Families) -> &Families {
+        self.kept.families.get_or_init(of_study)
+    }
+
+    /// Of what was compiled for a point and what poorer points run, mode by mode the fastest on the point's chip; of equals what was
+    /// compiled for it.
+    pub(super) fn with_poorer(
+        &self,
+        built: &Built,
+        own: Result<Vec<Compiled>, Diagnostic>,
+        poorer: &[Arc<Vec<Compiled>>],
+        stop: Stop<'_>,
+    ) -> Result<Vec<Compiled>, Diagnostic> {
+        let Built { chip: AnyChip::Rdu(chip), graph, .. } = built else { return own };
+        if poorer.is_empty() {
+            return own;
+        }
+        let cycles = |Compiled { configuration, runs }: &Compiled, most: u64| {
+            let run = if runs.iter().all(Option::is_some) {
+                Some(simulate_known(chip, graph, configuration, RunFidelity::Event, runs, stop))
+            } else {
+                simulate_within(chip, graph, configuration, RunFidelity::Event, most, stop)
+            };
+            Some(drained(run?).ok()?.cycles)
+        };
+        let modes = self.study.modes.len();
+        let mut error = Diagnostic::new("no run comes to an end");
+        let mut best: Vec<Option<(u64, Compiled)>> = match own {
+            Ok(own) => own.into_iter().map(|own| Some((cycles(&own, u64::MAX)?, own))).collect(),
+            Err(why) => {
+                error = why;
+                vec![None; modes]
+            }
+        };
+        for mode in 0..modes {
+            for other in poorer.iter().filter_map(|poorer| poorer.get(mode)) {
+                let Some(configuration) = carried(chip, graph, &other.configuration) else { continue };
+                let runs = vec![None; configuration.sections.len()];
+                let other = Compiled { configuration, runs };
+                let fastest = best[mode].as_ref().map_or(u64::MAX, |(cycles, _)| *cycles);
+                if let Some(cycles) = cycles(&other, fastest).filter(|&cycles| cycles < fastest) {
+                    best[mode] = Some((cycles, other));
+                }
+            }
+        }
+        let found: Option<Vec<Compiled>> = best.into_iter().map(|best| Some(best?.1)).collect();
+        let mut found = found.ok_or(error)?;
+        compare_fused_with_others(chip, graph, &mut found);
+        Ok(found)
     }
 
     /// The runs of a point, with their gaps if a metric needs them.

@@ -1,15 +1,18 @@
 //! What points of a study have in common, kept from one call on it to the next: batches of a cluster's worker are calls of their own.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use indexmap::IndexMap;
 
 use crate::compile::BaseCache;
 use crate::workload::Workload;
 
-/// Workloads and splits of GEMMs, by the content of the files and overrides that they follow from.
+use super::families::Families;
+
+/// Workloads and splits of GEMMs, by the content of the files and overrides that they follow from; and which mappings compete where.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
+    pub(super) families: OnceLock<Families>,
     pub(super) workloads: Mutex<IndexMap<u128, Arc<Workload>>>,
     pub(super) bases: Mutex<IndexMap<u128, Arc<BaseCache>>>,
 }

@@ -8,6 +8,7 @@ mod axis;
 mod design;
 mod evaluate;
 mod expression;
+mod families;
 mod fingerprints;
 mod front;
 mod journal;

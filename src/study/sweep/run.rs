@@ -2,18 +2,21 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use indexmap::IndexMap;
 use rayon::prelude::*;
 
+use crate::arch::AnyChip;
 use crate::compile::Compiled;
 use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
 use crate::interrupt;
+use crate::outcome::Fidelity as RunFidelity;
 use crate::study::StudyError;
 
 use super::evaluate::{Bench, Keys};
+use super::families::{Families, Place, resources};
 use super::fingerprints::fingerprints;
 use super::front::{Front, costs};
 use super::journal::{Ending, Header, Journal, PartialTable, Record, changed_inputs, read};
@@ -159,6 +162,8 @@ pub(super) struct Runner<'a, 't> {
     is_part: bool,
     /// Of every ground, the points whose configurations all its points share; of studies that share them.
     shared: Option<IndexMap<u128, Vec<usize>>>,
+    /// The mappings of grounds that richer ones rest on.
+    handed_on: Mutex<IndexMap<u128, Arc<Vec<Compiled>>>>,
     done: AtomicUsize,
     tick: &'t (dyn Fn(usize, usize) + Sync),
     limit: Option<PointLimit<'t>>,
@@ -208,7 +213,21 @@ impl<'a, 't> Runner<'a, 't> {
         let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
         let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
         let (found, is_part) = (Mutex::new(found), false);
-        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared: None, done, tick, limit })
+        Ok(Self {
+            study,
+            bench,
+            journal,
+            partial,
+            found,
+            warnings,
+            mine,
+            is_part,
+            shared: None,
+            handed_on: Mutex::default(),
+            done,
+            tick,
+            limit,
+        })
     }
 
     /// Some points, whose records are not kept on disk.
@@ -224,7 +243,21 @@ impl<'a, 't> Runner<'a, 't> {
         let (bench, found, mine) = (Bench::open(study)?, Mutex::new(vec![None; study.points.len()]), indices.to_vec());
         let (journal, partial, warnings) = (Journal::none(), PartialTable::none(), Vec::new());
         let (shared, done, is_part, limit) = (None, AtomicUsize::new(0), true, None);
-        Ok(Self { study, bench, journal, partial, found, warnings, mine, is_part, shared, done, tick, limit })
+        Ok(Self {
+            study,
+            bench,
+            journal,
+            partial,
+            found,
+            warnings,
+            mine,
+            is_part,
+            shared,
+            handed_on: Mutex::default(),
+            done,
+            tick,
+            limit,
+        })
     }
 
     /// The same, but none of them being possible is an error: they stand for the whole study.
@@ -381,25 +414,67 @@ impl<'a, 't> Runner<'a, 't> {
         Ok(todo)
     }
 
-    /// Compiles once for all points of one ground, and simulates once for all of one content.
+    /// Compiles once for all points of one ground, and simulates once for all of one content; grounds behind those that are poorer.
     fn simulate(&self, todo: &[Todo]) -> Result<(), StudyError> {
         let mut grounds: IndexMap<u128, IndexMap<u128, Vec<usize>>> = IndexMap::new();
         for point in todo {
             grounds.entry(point.keys.ground).or_default().entry(point.keys.content).or_default().push(point.index);
         }
-        let grounds: Vec<Vec<Vec<usize>>> =
-            grounds.into_values().map(|contents| contents.into_values().collect()).collect();
+        let families = self.families();
+        let mut levels = families.levels(grounds.keys().copied());
+        while let Some(level) = (!levels.is_empty()).then(|| levels.remove(0)) {
+            let contents = |ground: &u128| -> Vec<Vec<usize>> {
+                grounds.get(ground).map(|contents| contents.values().cloned().collect()).unwrap_or_default()
+            };
+            let level: Vec<(u128, Vec<Vec<usize>>)> = level.iter().map(|ground| (*ground, contents(ground))).collect();
+            self.one_level(&level)?;
+            // What no ground to come rests on is let go; of a study that prunes, rounds are to come.
+            if self.study.pareto.as_ref().is_some_and(|pareto| pareto.prune) {
+                continue;
+            }
+            let mut handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_needed = |ground: &u128| levels.iter().flatten().any(|of| families.poorer(*of).contains(ground));
+            handed_on.retain(|ground, _| is_needed(ground));
+        }
+        Ok(())
+    }
+
+    /// Grounds that do not rest on each other.
+    fn one_level(&self, grounds: &[(u128, Vec<Vec<usize>>)]) -> Result<(), StudyError> {
         // A thread takes a ground when it has ended one, never while it waits for a part of another: a point's time would be both's.
         let (next, failed) = (AtomicUsize::new(0), Mutex::new(Ok(())));
         rayon::broadcast(|_| {
-            while let Some(contents) = grounds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = self.one_ground(contents) {
+            while let Some((ground, contents)) = grounds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.one_ground(*ground, contents) {
                     next.store(grounds.len(), Ordering::Relaxed);
                     *failed.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
                 }
             }
         });
         failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which mappings compete where; none unless every point is compiled and run by the event engine.
+    fn families(&self) -> &Families {
+        let study = self.study;
+        let is_seeded =
+            study.compile == Compile::EveryPoint && study.fidelity == Fidelity::Simulated(RunFidelity::Event);
+        self.bench.families(|| {
+            if !is_seeded {
+                return Families::default();
+            }
+            let place = |index: usize| {
+                let point = &study.points[index];
+                let setting = self.bench.setting(point);
+                let built = self.bench.built(&setting).ok()?;
+                let AnyChip::Rdu(chip) = &built.chip else { return None };
+                let Keys { ground, family, .. } = self.bench.keys(&setting)?;
+                let has = resources(chip);
+                self.bench.holds(point, &built).ok()?.then_some(Place { ground, family, point: index, has })
+            };
+            let places: Vec<Option<Place>> = (0..study.points.len()).into_par_iter().map(place).collect();
+            Families::new(places.into_iter().flatten())
+        })
     }
 
     fn ground(&self, point: usize) -> Option<u128> {
@@ -428,18 +503,38 @@ impl<'a, 't> Runner<'a, 't> {
         self.shared = Some(grounds.into_iter().map(compiled_for).collect());
     }
 
-    fn one_ground(&self, contents: &[Vec<usize>]) -> Result<(), StudyError> {
-        let Some(first) = contents.iter().flatten().next() else { return Ok(()) };
+    fn one_ground(&self, ground: u128, contents: &[Vec<usize>]) -> Result<(), StudyError> {
+        let families = self.families();
+        let Some(first) = contents.iter().flatten().next().copied().or(families.point(ground)) else { return Ok(()) };
         // A caller that wants to stop unwinds from here, before the next mapping is looked for.
         (self.tick)(self.done.load(Ordering::Relaxed), self.mine.len());
-        let shared = self.shared.as_ref().and_then(|shared| shared.get(&self.ground(*first)?));
-        let alone = [*first];
+        let shared = self.shared.as_ref().and_then(|shared| shared.get(&self.ground(first)?));
+        let alone = [first];
         let compiled_for = shared.map_or(&alone[..], |points| points);
+        let poorer: Vec<Arc<Vec<Compiled>>> = {
+            let handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
+            families.poorer(ground).iter().filter_map(|ground| handed_on.get(ground).cloned()).collect()
+        };
+        let known = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner).get(&ground).cloned();
         let configurations = self.until(|stop| {
-            let compile =
-                |&point: &usize| self.bench.configurations(&self.bench.setting(&self.study.points[point]), stop);
+            if let Some(known) = known {
+                return vec![Ok(known.to_vec())];
+            }
+            let compile = |&point: &usize| {
+                let setting = self.bench.setting(&self.study.points[point]);
+                let own = self.bench.configurations(&setting, stop);
+                if poorer.is_empty() {
+                    own
+                } else {
+                    self.bench.with_poorer(&self.bench.built(&setting)?, own, &poorer, stop)
+                }
+            };
             compiled_for.par_iter().map(compile).collect::<Vec<Result<Vec<Compiled>, Diagnostic>>>()
         });
+        if let Some([Ok(found)]) = configurations.as_deref().filter(|_| families.point(ground).is_some()) {
+            let mut handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
+            handed_on.insert(ground, Arc::new(found.clone()));
+        }
         contents.par_iter().try_for_each(|indices| self.one_content(indices, configurations.as_deref()))
     }
 

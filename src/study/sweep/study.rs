@@ -35,8 +35,10 @@ pub enum Fidelity {
 /// When a point is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compile {
-    /// For its own chip and workload.
+    /// For its own chip and workload; what poorer points run competes.
     EveryPoint,
+    /// For its own chip and workload alone.
+    Alone,
     /// For the chip and workload without the axes that only change rates: what would this configuration do elsewhere?
     Once,
     /// For its own workload and for the chips of a few points that differ from its own in rates alone: the fastest of those
@@ -160,6 +162,7 @@ impl Checker<'_> {
             Some(word) => {
                 let known = [
                     ("every_point", Compile::EveryPoint),
+                    ("alone", Compile::Alone),
                     ("coarse", Compile::EveryPoint),
                     ("once", Compile::Once),
                     ("shared", Compile::Shared),
