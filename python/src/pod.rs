@@ -16,9 +16,6 @@ use serde::Deserialize;
 use super::request::{Answer, named, overrides, read};
 use super::watch::watched;
 
-/// Bytes of a trace or a result at most, as on the command line.
-const MOST_BYTES: u64 = 256 << 20;
-
 /// JSON, text, pictures by name, and what was chosen for the caller.
 type Texts = (String, String, Vec<(String, String)>, Vec<String>);
 
@@ -295,6 +292,5 @@ fn list(request: &RequestsOf) -> Result<Vec<Request>, Failure> {
 }
 
 fn text(path: &Path) -> Result<String, Diagnostic> {
-    input::read_text(path, MOST_BYTES)
-        .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
+    input::read_text(path).map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
 }

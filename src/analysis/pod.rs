@@ -133,9 +133,6 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<TrainedMo
     Ok(TrainedModel { job, notes })
 }
 
-/// Most bytes of a file of shares.
-const MOST_SHARES: u64 = 1 << 24;
-
 /// How much longer chips compute: a distribution by its name, or a file of a share a line.
 ///
 /// # Errors
@@ -150,8 +147,8 @@ pub fn stragglers(text: &str) -> Result<Stragglers, Diagnostic> {
             format!("`--stragglers {text}`: no such file, and none of `normal:DEVIATION` and `exponential:MEAN`");
         return Err(Diagnostic::new(title).with_help("a file has a share for each chip, one a line"));
     }
-    let all = input::read_text(path, MOST_SHARES)
-        .map_err(|why| Diagnostic::new(format!("cannot read `{}`: {why}", path.display())))?;
+    let all =
+        input::read_text(path).map_err(|why| Diagnostic::new(format!("cannot read `{}`: {why}", path.display())))?;
     let lines = (1..).zip(all.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     let shares = lines.map(|(number, line)| {
         let refused = || Diagnostic::new(format!("{}:{number}: found {line:?}, expected a share", path.display()));

@@ -36,7 +36,7 @@ fn kept(written: &[std::path::PathBuf]) -> String {
     }
 }
 
-/// Answers interrupts from now on. A file-size limit becomes a failure to write. Where signals cannot be watched, the system
+/// Answers interrupts from now on. A file-size limit becomes a failure to write, and memory that cannot be had exit code 1. Where signals cannot be watched, the system
 /// does what it always did.
 #[cfg(unix)]
 pub(super) fn answered() {
@@ -44,13 +44,15 @@ pub(super) fn answered() {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+    use signal_hook::consts::{SIGABRT, SIGINT, SIGTERM, SIGXFSZ};
     use signal_hook::iterator::Signals;
 
     use crate::diagnostics::printable;
     use crate::report;
 
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    // Memory that cannot be had ends the process by this signal, after a message that says how much was asked for.
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGABRT, 1, Arc::new(AtomicBool::new(true)));
     let watched = [SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal));
     let Ok(mut signals) = Signals::new(watched) else { return };
     report::note_written();

@@ -37,9 +37,6 @@ Exit code 0: the certificate holds; 1: it is refused, and standard error says wh
 const CLAIM: &str = "The least cycles were computed again; the cycles of the mapping are a claim, which `rdusim run` reproduces \
                      and this check does not.";
 
-/// Longest certificate that is read.
-const MOST_BYTES: u64 = 256 << 20;
-
 #[derive(Debug, Args)]
 pub(super) struct ProveArgs {
     /// How the graph is cut into sections
@@ -107,7 +104,7 @@ pub(super) fn prove(args: &ProveArgs) -> Result<(), Failure> {
 pub(super) fn check_proof(args: &CheckProofArgs) -> Result<(), Failure> {
     let name = args.file.display().to_string();
     let refused = |why: String| Diagnostic::new(format!("cannot read the certificate `{name}`: it {why}"));
-    let file = ProofFile::parse(&name, &input::read_text(&args.file, MOST_BYTES).map_err(refused)?)?;
+    let file = ProofFile::parse(&name, &input::read_text(&args.file).map_err(refused)?)?;
     analysis::check(&file, None).map_err(|failure| match failure {
         analysis::Failure::Unproved(why) => Failure::Unproved(name.clone(), why),
         other => other.into(),

@@ -35,6 +35,7 @@ mod kinds;
 mod language;
 mod laws;
 mod legal;
+mod limits;
 mod loops;
 mod machines;
 mod masks;

@@ -390,3 +390,13 @@ fn a_grid_beyond_memory_is_refused() {
         assert!(stderr(&output).contains(word), "{output:?}");
     }
 }
+
+#[test]
+fn the_next_run_removes_what_a_killed_one_left() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let abandoned = directory.path().join(".rdusim-k1LLed");
+    fs::write(&abandoned, "half a file").expect("a temporary file");
+    let output = command().args(RUN).arg("--out").arg(directory.path()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(directory.path().join("result.json").is_file() && !abandoned.exists());
+}

@@ -307,7 +307,7 @@ impl<'a, 't> Runner<'a, 't> {
     }
 
     fn bound(&self, index: usize) -> Result<(Record, Option<Diagnostic>), Diagnostic> {
-        let point = &self.study.points[index];
+        let point = &self.study.points.get(index);
         let built = match self.bench.built(&self.bench.setting(point)) {
             Ok(built) => built,
             Err(error) => return Ok((self.refused(index, &error), Some(error))),
@@ -348,7 +348,7 @@ impl<'a, 't> Runner<'a, 't> {
             Todo(Todo),
         }
         let sort = |&index: &usize| -> Result<Sorted, Diagnostic> {
-            let point = &self.study.points[index];
+            let point = &self.study.points.get(index);
             let setting = self.bench.setting(point);
             let refused = |error: Diagnostic| Sorted::Done(self.refused(index, &error), Some(error));
             let built = match self.bench.built(&setting) {
@@ -403,13 +403,13 @@ impl<'a, 't> Runner<'a, 't> {
     }
 
     fn ground(&self, point: usize) -> Option<u128> {
-        Some(self.bench.keys(&self.bench.setting(&self.study.points[point]))?.ground)
+        Some(self.bench.keys(&self.bench.setting(&self.study.points.get(point)))?.ground)
     }
 
     /// Of every ground of the whole study, whatever is done of it, the points that are compiled for all of it.
     fn share(&mut self) {
         let place = |index: usize| {
-            let point = &self.study.points[index];
+            let point = &self.study.points.get(index);
             let setting = self.bench.setting(point);
             let built = self.bench.built(&setting).ok()?;
             let ground = self.bench.keys(&setting)?.ground;
@@ -437,7 +437,7 @@ impl<'a, 't> Runner<'a, 't> {
         let compiled_for = shared.map_or(&alone[..], |points| points);
         let configurations = self.until(|stop| {
             let compile =
-                |&point: &usize| self.bench.configurations(&self.bench.setting(&self.study.points[point]), stop);
+                |&point: &usize| self.bench.configurations(&self.bench.setting(&self.study.points.get(point)), stop);
             compiled_for.par_iter().map(compile).collect::<Vec<Result<Vec<Compiled>, Diagnostic>>>()
         });
         contents.par_iter().try_for_each(|indices| self.one_content(indices, configurations.as_deref()))
@@ -450,7 +450,8 @@ impl<'a, 't> Runner<'a, 't> {
         configurations: Option<&[Result<Vec<Compiled>, Diagnostic>]>,
     ) -> Result<(), StudyError> {
         let Some(first) = indices.first() else { return Ok(()) };
-        let setting = self.bench.setting(&self.study.points[*first]);
+        let point = self.study.points.get(*first);
+        let setting = self.bench.setting(&point);
         let built = self.bench.built(&setting)?;
         let measured = configurations.and_then(|configurations| {
             self.until(|stop| {
@@ -488,7 +489,7 @@ impl<'a, 't> Runner<'a, 't> {
             .mine
             .par_iter()
             .filter_map(|&index| {
-                let point = &self.study.points[index];
+                let point = &self.study.points.get(index);
                 let built = self.bench.built(&self.bench.setting(point)).ok()?;
                 let bounds = self.study.modes.iter().map(|&m| (m, built.bound_cycles(m)));
                 let cells = self.bench.cells(Some(&built), &Measured::Bounds(bounds.collect()));
@@ -529,7 +530,7 @@ impl<'a, 't> Runner<'a, 't> {
 
     fn prune(&self, index: usize) -> Record {
         let why = Measured::Refused("pruned".to_owned());
-        let built = self.bench.built(&self.bench.setting(&self.study.points[index])).ok();
+        let built = self.bench.built(&self.bench.setting(&self.study.points.get(index))).ok();
         Record { i: index, s: Ending::Pruned, m: self.bench.cells(built.as_ref(), &why) }
     }
 }
