@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::arch::AnyChip;
 use crate::diagnostics::{Diagnostic, number};
 use crate::import::{self, Checkpoint};
 use crate::input::{self, Override};
@@ -287,5 +288,7 @@ fn what_fits(system: &System, job: &Job, stack: &Stack, fallback: &str) -> Strin
     if remedies.is_empty() {
         return fallback.to_owned();
     }
-    format!("what makes it fit, the cheapest first: {}", remedies.join("; "))
+    // What a step on tiles holds is known when its stages are laid out.
+    let memory = if matches!(system.chip, AnyChip::Bsp(_)) { " the memory beside the tiles" } else { "" };
+    format!("what makes it fit{memory}, the cheapest first: {}", remedies.join("; "))
 }

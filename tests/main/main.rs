@@ -69,6 +69,7 @@ mod recompute;
 mod recorded;
 mod recurrent;
 mod remarks;
+mod remedies;
 mod routes;
 mod saved;
 mod search;
