@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::analysis::{self, ProofFile, ProofInputs, summary};
+use crate::analysis::{self, ProofFile, ProofInputs, proved, summary};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::report;
@@ -93,11 +93,11 @@ pub(super) fn prove(args: &ProveArgs) -> Result<(), Failure> {
         watch.tell("simulate");
         let _ = writeln!(io::stderr().lock(), "prove {:.3} s", watch.rest().as_secs_f64());
     }
-    let text = summary(&file.certificate);
+    let text = proved(&file);
     if let Some(path) = &args.out {
         report::write_file(path, file.to_json()?.as_bytes())?;
     }
-    output::print(text.as_bytes())
+    output::print_text(&text)
 }
 
 /// Recomputes a certificate's leaves, and that they cover the space.

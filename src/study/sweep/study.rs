@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use toml::Spanned;
 use xxhash_rust::xxh3::xxh3_128;
@@ -404,6 +404,14 @@ impl Study {
             }
         }
         (arch, workload)
+    }
+
+    /// Remarks of the workloads of a study, each once; a workload that cannot be read has none.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let workloads: IndexSet<PathBuf> = self.file_pairs().into_iter().map(|(_, workload)| workload).collect();
+        let read = |path: &PathBuf| import::take(&self.given(path), &self.base, self.seed, &self.model).ok();
+        let notes: IndexSet<String> = workloads.iter().filter_map(read).flat_map(|workload| workload.notes).collect();
+        notes.into_iter().collect()
     }
 
     /// A chip or workload file of the study, or the text that stands for it.
