@@ -8,7 +8,7 @@ use rdusim::diagnostics::Diagnostic;
 use rdusim::input::{self, Override};
 use rdusim::model::Phase;
 use rdusim::pod::{
-    Arrivals, Counts, ExecutionTraces, Failures, Grid, Objective, Policy, Request, TrainingStep, drawn, read_trace,
+    Arrivals, Counts, ExecutionTraces, Failures, Grid, Job, Objective, Policy, Request, TrainingStep, drawn, read_trace,
 };
 use rdusim::report::{File, PodReport, ServingReport, ServingSetup, StreamReport, WriteError, write_traces};
 use serde::Deserialize;
@@ -223,7 +223,7 @@ pub(crate) fn pod_search(py: Python<'_>, request: &str, progress: Option<&Bound<
             failures: request.failures.as_ref().map(FailuresOf::checked).transpose()?,
         };
         let mut notes = Vec::new();
-        let mut heard = |counts: &Counts| watch.tick(counts.simulated, counts.fit);
+        let mut heard = |counts: &Counts, _: Option<&Job>| watch.tick(counts.simulated, counts.fit);
         let made = analysis::pod_search(&asked, &mut |note| notes.push(note.to_owned()), &mut heard, |report| {
             Ok::<_, WriteError>((report.json(), report.table(), pictures(report.files()?)))
         })??;

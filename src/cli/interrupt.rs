@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What of a sweep is on disk, in words, and how to go on.
+/// What there is so far, in words: of a sweep what is on disk and how to go on, of a search the best.
 static KEPT: Mutex<Option<String>> = Mutex::new(None);
 
 /// From now on an interrupt says that so many of all points are in the journal of a directory.
@@ -20,6 +20,11 @@ pub(super) fn keeps_points(out: Option<&Path>, done: usize, all: usize) {
         }
         None => format!("the {done} of {all} points that ran are lost: `--out DIR` keeps them"),
     };
+    keeps(kept);
+}
+
+/// From now on an interrupt says what there is so far.
+pub(super) fn keeps(kept: String) {
     *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
 }
 
