@@ -105,7 +105,7 @@ pub(crate) fn prove(py: Python<'_>, request: &str) -> PyResult<(String, String)>
         };
         let mode = request.modes()?.first().copied().ok_or_else(|| Diagnostic::new("there is no mode"))?;
         let file = analysis::prove(&inputs, mode, &mut |_| {})?;
-        Ok((file.to_json()?, analysis::summary(&file.certificate)))
+        Ok((file.to_json()?, analysis::proved(&file)))
     })
 }
 

@@ -8,16 +8,13 @@ use rdusim::diagnostics::Diagnostic;
 use rdusim::input::{self, Override};
 use rdusim::model::Phase;
 use rdusim::pod::{
-    Arrivals, Counts, ExecutionTraces, Failures, Grid, Objective, Policy, Request, TrainingStep, drawn, read_trace,
+    Arrivals, Counts, ExecutionTraces, Failures, Grid, Job, Objective, Policy, Request, TrainingStep, drawn, read_trace,
 };
 use rdusim::report::{File, PodReport, ServingReport, ServingSetup, StreamReport, WriteError, write_traces};
 use serde::Deserialize;
 
 use super::request::{Answer, named, overrides, read};
 use super::watch::watched;
-
-/// Bytes of a trace or a result at most, as on the command line.
-const MOST_BYTES: u64 = 256 << 20;
 
 /// JSON, text, pictures by name, and what was chosen for the caller.
 type Texts = (String, String, Vec<(String, String)>, Vec<String>);
@@ -226,7 +223,7 @@ pub(crate) fn pod_search(py: Python<'_>, request: &str, progress: Option<&Bound<
             failures: request.failures.as_ref().map(FailuresOf::checked).transpose()?,
         };
         let mut notes = Vec::new();
-        let mut heard = |counts: &Counts| watch.tick(counts.simulated, counts.fit);
+        let mut heard = |counts: &Counts, _: Option<&Job>| watch.tick(counts.simulated, counts.fit);
         let made = analysis::pod_search(&asked, &mut |note| notes.push(note.to_owned()), &mut heard, |report| {
             Ok::<_, WriteError>((report.json(), report.table(), pictures(report.files()?)))
         })??;
@@ -295,6 +292,5 @@ fn list(request: &RequestsOf) -> Result<Vec<Request>, Failure> {
 }
 
 fn text(path: &Path) -> Result<String, Diagnostic> {
-    input::read_text(path, MOST_BYTES)
-        .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
+    input::read_text(path).map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
 }

@@ -20,7 +20,7 @@ pub use failure::Failure;
 pub use pod::{PodRequest, pod, stragglers};
 pub use pod_search::{SearchRequest, pod_search};
 pub use preset::{ModelRequest, model_text};
-pub use proof::{ProofFile, ProofInputs, check, prove, summary};
+pub use proof::{ProofFile, ProofInputs, check, prove, proved, summary};
 pub use recorded::document;
 pub use serving::{DraftRequest, ServingRequest, requests, serving};
 pub(crate) use validate::check_names;

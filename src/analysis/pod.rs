@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::arch::AnyChip;
 use crate::diagnostics::{Diagnostic, number};
 use crate::import::{self, Checkpoint};
 use crate::input::{self, Override};
@@ -133,9 +134,6 @@ pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<TrainedMo
     Ok(TrainedModel { job, notes })
 }
 
-/// Most bytes of a file of shares.
-const MOST_SHARES: u64 = 1 << 24;
-
 /// How much longer chips compute: a distribution by its name, or a file of a share a line.
 ///
 /// # Errors
@@ -150,8 +148,8 @@ pub fn stragglers(text: &str) -> Result<Stragglers, Diagnostic> {
             format!("`--stragglers {text}`: no such file, and none of `normal:DEVIATION` and `exponential:MEAN`");
         return Err(Diagnostic::new(title).with_help("a file has a share for each chip, one a line"));
     }
-    let all = input::read_text(path, MOST_SHARES)
-        .map_err(|why| Diagnostic::new(format!("cannot read `{}`: {why}", path.display())))?;
+    let all =
+        input::read_text(path).map_err(|why| Diagnostic::new(format!("cannot read `{}`: {why}", path.display())))?;
     let lines = (1..).zip(all.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
     let shares = lines.map(|(number, line)| {
         let refused = || Diagnostic::new(format!("{}:{number}: found {line:?}, expected a share", path.display()));
@@ -290,5 +288,7 @@ fn what_fits(system: &System, job: &Job, stack: &Stack, fallback: &str) -> Strin
     if remedies.is_empty() {
         return fallback.to_owned();
     }
-    format!("what makes it fit, the cheapest first: {}", remedies.join("; "))
+    // What a step on tiles holds is known when its stages are laid out.
+    let memory = if matches!(system.chip, AnyChip::Bsp(_)) { " the memory beside the tiles" } else { "" };
+    format!("what makes it fit{memory}, the cheapest first: {}", remedies.join("; "))
 }

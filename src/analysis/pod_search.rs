@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::pod::{PodRequest, TrainedModel, job, stack};
 use crate::diagnostics::Diagnostic;
-use crate::pod::{self, Candidate, Counts, Detail, Failures, Objective, Parallel, Search, TrainingStep};
+use crate::pod::{self, Candidate, Counts, Detail, Failures, Job, Objective, Parallel, Search, TrainingStep};
 use crate::report::SearchReport;
 
 /// What is searched.
@@ -29,7 +29,7 @@ pub struct SearchRequest<'a> {
 pub fn pod_search<T>(
     request: &SearchRequest<'_>,
     noted: &mut dyn FnMut(&str),
-    heard: &mut dyn FnMut(&Counts),
+    heard: &mut dyn FnMut(&Counts, Option<&Job>),
     then: impl FnOnce(&SearchReport<'_>) -> T,
 ) -> Result<T, Diagnostic> {
     let system = pod::open(request.pod.system, request.pod.sets)?;

@@ -49,6 +49,9 @@ pub struct ProofFile {
     seed: u64,
     /// What is claimed.
     pub certificate: Certificate,
+    /// Remarks of the workload that was proved on: said beside a certificate, no part of it.
+    #[serde(skip)]
+    pub notes: Vec<String>,
 }
 
 /// Chip and workload of a certificate.
@@ -119,6 +122,7 @@ pub fn prove(inputs: &ProofInputs<'_>, mode: Mode, ended: &mut dyn FnMut(Stage))
         mapping: inputs.quality.name().to_owned(),
         seed: inputs.seed,
         certificate,
+        notes: workload.notes.clone(),
     })
 }
 
@@ -131,6 +135,11 @@ fn mapped(compiled: &Compiled, outcome: &Outcome) -> Vec<Mapped> {
         cycles: ran.cycles,
     });
     mapped.collect()
+}
+
+/// What a certificate says, in a few lines, and what the workload that it is of wants said.
+pub fn proved(file: &ProofFile) -> String {
+    file.notes.iter().fold(summary(&file.certificate), |text, note| format!("{text}note  {note}\n"))
 }
 
 /// What a certificate says, in a few lines.

@@ -71,6 +71,6 @@ pub fn verify(
     }
     ended(Stage::Simulated);
     let failed = runs.iter().filter(|run| !run.passed).map(|run| run.mode).collect();
-    let verdict = Verdict::new(&chip.name, &workload.name, graph_flops(&workload), scaled, runs);
+    let verdict = Verdict::new(&chip.name, &workload, graph_flops(&workload), scaled, runs);
     Ok(Verified { verdict, workload, configurations: compiled, failed })
 }

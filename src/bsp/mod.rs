@@ -41,7 +41,7 @@ use crate::index::Id;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::{ByteSize, Dtype};
-use crate::workload::{TensorId, Workload, kernels_with_epilogues};
+use crate::workload::{COMPUTE_AGAIN, TensorId, Workload, kernels_with_epilogues};
 
 /// Runs a workload on a chip in each of `modes`.
 ///
@@ -150,7 +150,7 @@ fn out_of_memory(chip: &Bsp, workload: &Workload, mode: Mode, worst: &Planned) -
     } else {
         format!(
             "what lives longer takes {} of all tiles, and there is room for {}: make the batch or the dimensions smaller, or \
-             compute activations again (`rdusim model --recompute`)",
+             {COMPUTE_AGAIN}",
             all(live),
             all(chip.tensor_bytes() as f64 - temporary)
         )

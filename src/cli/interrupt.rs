@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What of a sweep is on disk, in words, and how to go on.
+/// What there is so far, in words: of a sweep what is on disk and how to go on, of a search the best.
 static KEPT: Mutex<Option<String>> = Mutex::new(None);
 
 /// From now on an interrupt says that so many of all points are in the journal of a directory.
@@ -20,6 +20,11 @@ pub(super) fn keeps_points(out: Option<&Path>, done: usize, all: usize) {
         }
         None => format!("the {done} of {all} points that ran are lost: `--out DIR` keeps them"),
     };
+    keeps(kept);
+}
+
+/// From now on an interrupt says what there is so far.
+pub(super) fn keeps(kept: String) {
     *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
 }
 
@@ -36,7 +41,7 @@ fn kept(written: &[std::path::PathBuf]) -> String {
     }
 }
 
-/// Answers interrupts from now on. A file-size limit becomes a failure to write. Where signals cannot be watched, the system
+/// Answers interrupts from now on. A file-size limit becomes a failure to write, and memory that cannot be had exit code 1. Where signals cannot be watched, the system
 /// does what it always did.
 #[cfg(unix)]
 pub(super) fn answered() {
@@ -44,13 +49,15 @@ pub(super) fn answered() {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+    use signal_hook::consts::{SIGABRT, SIGINT, SIGTERM, SIGXFSZ};
     use signal_hook::iterator::Signals;
 
     use crate::diagnostics::printable;
     use crate::report;
 
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    // Memory that cannot be had ends the process by this signal, after a message that says how much was asked for.
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGABRT, 1, Arc::new(AtomicBool::new(true)));
     let watched = [SIGINT, SIGTERM].into_iter().filter(|&signal| !is_ignored(signal));
     let Ok(mut signals) = Signals::new(watched) else { return };
     report::note_written();

@@ -70,7 +70,9 @@ fn command(arguments: &[OsString]) -> ExitCode {
         return Failure::from(refusal).report();
     }
     panics::if_a_test_asks();
-    match dispatch(cli.command) {
+    // What clap has parsed is a command that has a name.
+    let name = arguments.get(1).map_or_else(|| "rdusim".into(), |name| name.to_string_lossy());
+    match progress::never_silent(&name, || dispatch(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -168,7 +168,7 @@ pub(super) struct PodArgs {
     /// Tokens of a sequence, a prompt or a context [default: the model's; of a config.json, 2048 at most]
     #[arg(long, value_name = "N")]
     pub(super) seq: Option<u64>,
-    /// Share of the blocks of 16 x 16 of the layers' matrices that is pruned; RDUs only
+    /// Share of the blocks of 16 x 16 of the layers' matrices that is pruned; not on GPUs
     #[arg(long, value_name = "SHARE")]
     pub(super) sparsity: Option<f64>,
     /// Training: tokens of a sequence that have logits, as a masked language model predicts [default: all]

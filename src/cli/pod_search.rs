@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
 use super::values::Format;
-use super::{output, progress};
+use super::{interrupt, output, progress};
 use crate::analysis::{self, PodRequest, SearchRequest};
 use crate::diagnostics::Diagnostic;
-use crate::pod::{Counts, Failures, Objective};
-use crate::report::File;
+use crate::pod::{Counts, Failures, Job, Objective};
+use crate::report::{self, File};
 
 /// A search that takes longer than this says how far it is, and says it again as often.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
@@ -86,7 +86,11 @@ pub(super) fn search(
     let (chips, objective) = (args.chips, args.objective()?);
     let request = SearchRequest { pod, is_micro_batch_fixed, chips, objective, failures: shown.failures };
     let mut told = Instant::now();
-    let mut heard = |counts: &Counts| {
+    let mut heard = |counts: &Counts, best: Option<&Job>| {
+        if let Some((seconds, job)) = counts.best_s.zip(best) {
+            let best = report::decomposition(job);
+            interrupt::keeps(format!("the best of {} simulated takes {seconds:.4} s: {best}", counts.simulated));
+        }
         let now = Instant::now();
         if now.duration_since(told) >= TOLD_EVERY {
             told = now;

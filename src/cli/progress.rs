@@ -1,6 +1,7 @@
 //! Standard error: notes on what was chosen for the user, and a spinner while something takes long, if somebody watches.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,8 +17,38 @@ pub(super) fn note(note: &str) {
     let _ = writeln!(io::stderr().lock(), "note: {note}");
 }
 
+/// Watchers that show something of their own at the moment.
+static SHOWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a watcher while it lives.
+struct Showing;
+
+impl Showing {
+    fn new() -> Self {
+        SHOWN.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Showing {
+    fn drop(&mut self) {
+        SHOWN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Does the work of a whole command: while it takes long and nothing in it shows more, a line from time to time.
+pub(super) fn never_silent<T>(command: &str, work: impl FnOnce() -> T) -> T {
+    let tell = |took_s: f64| {
+        if SHOWN.load(Ordering::Relaxed) == 0 {
+            say(&format!("{command}: {took_s:.0} s so far"));
+        }
+    };
+    beside(LINE_EVERY, tell, work)
+}
+
 /// Does `work`; if it takes long, shows `message` meanwhile: a spinner on a terminal, else a line from time to time.
 pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {
+    let _showing = Showing::new();
     if !io::stderr().is_terminal() {
         return beside(LINE_EVERY, |took_s| say(&format!("{message}: {took_s:.0} s so far")), work);
     }
@@ -74,6 +105,7 @@ const LINE_EVERY: Duration = Duration::from_secs(9);
 /// Does `work`, which is given a function to call with what is done and what there is, from any thread; meanwhile shows a bar
 /// with rate and time left if standard error is a terminal, else a line from time to time.
 pub(super) fn counted<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) -> T) -> T {
+    let _showing = Showing::new();
     if !io::stderr().is_terminal() {
         return in_lines(message, work);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::analysis::{self, ProofFile, ProofInputs, summary};
+use crate::analysis::{self, ProofFile, ProofInputs, proved, summary};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::report;
@@ -36,9 +36,6 @@ Exit code 0: the certificate holds; 1: it is refused, and standard error says wh
 /// What a certificate that holds does not show.
 const CLAIM: &str = "The least cycles were computed again; the cycles of the mapping are a claim, which `rdusim run` reproduces \
                      and this check does not.";
-
-/// Longest certificate that is read.
-const MOST_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct ProveArgs {
@@ -96,18 +93,18 @@ pub(super) fn prove(args: &ProveArgs) -> Result<(), Failure> {
         watch.tell("simulate");
         let _ = writeln!(io::stderr().lock(), "prove {:.3} s", watch.rest().as_secs_f64());
     }
-    let text = summary(&file.certificate);
+    let text = proved(&file);
     if let Some(path) = &args.out {
         report::write_file(path, file.to_json()?.as_bytes())?;
     }
-    output::print(text.as_bytes())
+    output::print_text(&text)
 }
 
 /// Recomputes a certificate's leaves, and that they cover the space.
 pub(super) fn check_proof(args: &CheckProofArgs) -> Result<(), Failure> {
     let name = args.file.display().to_string();
     let refused = |why: String| Diagnostic::new(format!("cannot read the certificate `{name}`: it {why}"));
-    let file = ProofFile::parse(&name, &input::read_text(&args.file, MOST_BYTES).map_err(refused)?)?;
+    let file = ProofFile::parse(&name, &input::read_text(&args.file).map_err(refused)?)?;
     analysis::check(&file, None).map_err(|failure| match failure {
         analysis::Failure::Unproved(why) => Failure::Unproved(name.clone(), why),
         other => other.into(),

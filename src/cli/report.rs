@@ -10,31 +10,41 @@ use super::args::ReportArgs;
 use super::failure::Failure;
 use super::output;
 
-/// Most bytes of a result or its layouts that are read.
-const MOST_BYTES: u64 = 1 << 28;
-
 /// This command and the files that it read.
 pub(super) fn made(inputs: &[&Path]) -> Made {
+    made_by(command_line(), inputs)
+}
+
+/// A command and the files that it read.
+fn made_by(command: String, inputs: &[&Path]) -> Made {
     // Read before, so only a file that has just gone is left out.
     let text = |path: &&Path| {
         let text = input::text_of(path)?;
         Some(PageInput { name: path.display().to_string(), text })
     };
-    Made::new(command_line(), inputs.iter().filter_map(text).collect())
+    Made::new(command, inputs.iter().filter_map(text).collect())
+}
+
+/// The command that runs a study at one go and the files that it reads: what `merge` joins is what it would have made.
+pub(super) fn made_by_sweep(arguments: &[String], inputs: &[&Path]) -> Made {
+    made_by(joined(std::iter::once("sweep".to_owned()).chain(arguments.iter().cloned())), inputs)
 }
 
 /// Options that change no result: where it is written, and on how many threads it was found.
 const WITHOUT_EFFECT: [&str; 3] = ["--out", "-o", "--threads"];
 
-/// The command as typed but for [`WITHOUT_EFFECT`], words with blanks or signs in quotes.
+/// The command as typed but for [`WITHOUT_EFFECT`].
 fn command_line() -> String {
+    joined(with_effect(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())).into_iter())
+}
+
+/// A command of these arguments, words with blanks or signs in quotes.
+fn joined(arguments: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+".contains(c);
     let word = |word: String| {
         if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
     };
-    let typed = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    let words = with_effect(typed).into_iter().map(word);
-    std::iter::once("rdusim".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    std::iter::once("rdusim".to_owned()).chain(arguments.map(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Arguments but for [`WITHOUT_EFFECT`] and their values.
@@ -84,7 +94,7 @@ fn title(path: &Path, all: &[PathBuf]) -> String {
 
 /// The text of a result or its layouts.
 pub(super) fn read(path: &Path) -> Result<String, Diagnostic> {
-    input::read_text(path, MOST_BYTES)
+    input::read_text(path)
         .map_err(|why| Diagnostic::new(format!("`{}` {why}", path.display())).with_help("a result is a JSON file"))
 }
 

@@ -79,12 +79,8 @@ fn draft(args: &DraftArgs) -> Option<DraftRequest<'_>> {
     Some(DraftRequest { model, tokens, accept })
 }
 
-/// Bytes of a trace or a result at most.
-const MOST_BYTES: u64 = 256 << 20;
-
 fn read(path: &Path) -> Result<String, Diagnostic> {
-    input::read_text(path, MOST_BYTES)
-        .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
+    input::read_text(path).map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))
 }
 
 /// Runs a trace of requests and shows what its users saw.

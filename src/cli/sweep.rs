@@ -4,13 +4,14 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::arch::Quality;
 use crate::diagnostics::{Diagnostic, printable};
 use crate::input::Override;
 use crate::report::{self, File, Page};
 use crate::study::sweep::{self, PointLimit, Results, Shard, Study};
 
 use super::failure::Failure;
-use super::report::made;
+use super::report::made_by_sweep;
 use super::study_args::{MergeArgs, SweepArgs};
 use super::values::{Format, Mapping};
 use super::{interrupt, output, progress};
@@ -34,7 +35,13 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         let limit = args.timeout_per_point.map(|limit| PointLimit { milliseconds: milliseconds(limit), start: &start });
         sweep::sweep_within(&study, shard, args.threads, out, &counted, limit)
     })?;
-    finish(&args.study, &study, &results, out, args.format)
+    let mut arguments = arguments(&args.study, &args.set, args.mapping);
+    arguments.extend(args.shard.iter().flat_map(|shard| ["--shard".to_owned(), shard.clone()]));
+    arguments.extend(
+        args.timeout_per_point.iter().flat_map(|of| ["--timeout-per-point".to_owned(), of.as_secs_f64().to_string()]),
+    );
+    let asked = Asked { path: &args.study, arguments, out, format: args.format };
+    finish(&asked, &study, &results)
 }
 
 /// A clock that starts now, and says when `limit` has passed.
@@ -48,7 +55,28 @@ fn started(limit: Duration) -> Box<dyn Fn() -> bool + Send + Sync> {
 pub(super) fn merge(args: &MergeArgs) -> Result<(), Failure> {
     let study = open(&args.study, &args.set, args.mapping)?;
     let shards: Vec<&Path> = args.shards.iter().map(AsRef::as_ref).collect();
-    finish(&args.study, &study, &sweep::merge(&study, &shards)?, args.out.as_deref(), args.format)
+    let arguments = arguments(&args.study, &args.set, args.mapping);
+    let asked = Asked { path: &args.study, arguments, out: args.out.as_deref(), format: args.format };
+    finish(&asked, &study, &sweep::merge(&study, &shards)?)
+}
+
+/// The arguments of `rdusim sweep` that decide what a study's points are.
+fn arguments(study: &Path, sets: &[String], mapping: Option<Mapping>) -> Vec<String> {
+    let mut arguments = vec![study.display().to_string()];
+    arguments.extend(sets.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+    let name = |mapping| Quality::from(mapping).name().to_owned();
+    arguments.extend(mapping.into_iter().flat_map(|mapping| ["--mapping".to_owned(), name(mapping)]));
+    arguments
+}
+
+/// What is made of a study's results.
+struct Asked<'a> {
+    /// The study file.
+    path: &'a Path,
+    /// The arguments of `rdusim sweep` that make these results.
+    arguments: Vec<String>,
+    out: Option<&'a Path>,
+    format: Format,
 }
 
 fn open(path: &Path, sets: &[String], mapping: Option<Mapping>) -> Result<Study, Failure> {
@@ -57,34 +85,28 @@ fn open(path: &Path, sets: &[String], mapping: Option<Mapping>) -> Result<Study,
     Ok(progress::watched("reading the study", || Study::open(path, &sets, mapping.map(Into::into)))?)
 }
 
-fn finish(
-    path: &Path,
-    study: &Study,
-    results: &Results<'_>,
-    out: Option<&Path>,
-    format: Format,
-) -> Result<(), Failure> {
+fn finish(asked: &Asked<'_>, study: &Study, results: &Results<'_>) -> Result<(), Failure> {
     for warning in results.warnings() {
         // A closed standard error costs nothing but this line.
         let _ = writeln!(io::stderr().lock(), "warning: {}", printable(warning));
     }
     // Files first: standard output shows a result only if everything asked for was done.
-    if let Some(directory) = out {
+    if let Some(directory) = asked.out {
         let mut files = results.files()?;
         let inputs = study.input_files();
-        let inputs: Vec<&Path> = std::iter::once(path).chain(inputs.iter().map(AsRef::as_ref)).collect();
-        let mut page = Page::new(made(&inputs));
+        let inputs: Vec<&Path> = std::iter::once(asked.path).chain(inputs.iter().map(AsRef::as_ref)).collect();
+        let mut page = Page::new(made_by_sweep(&asked.arguments, &inputs));
         page.set_points(results.points());
         files.push(File { name: "report.html".to_owned(), bytes: page.html().into_bytes() });
         report::write(directory, &files)?;
         // The whole table is there now. If the part of it stays, the next sweep begins it anew.
         let _ = std::fs::remove_file(directory.join(sweep::PARTIAL_TABLE));
     }
-    let text = match format {
+    let text = match asked.format {
         Format::Table => results.to_text(),
         Format::Json => results.to_json(),
     };
-    output::print_as(format, &text)
+    output::print_as(asked.format, &text)
 }
 
 fn parse_shard(text: &str) -> Result<Shard, Diagnostic> {

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::analysis;
 use crate::arch::{self, Chip};
 use crate::diagnostics::Diagnostic;
-use crate::input::Override;
+use crate::input::{self, Override};
 use crate::pod;
 use crate::report;
 use crate::validate::{
@@ -89,8 +89,8 @@ fn on_data(args: &ValidateArgs) -> Result<(), Failure> {
     };
     let mut reports = Vec::new();
     for path in &args.data {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Diagnostic::new(format!("{} cannot be read: {error}", path.display())))?;
+        let text = input::read_piped_text(path)
+            .map_err(|why| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display())))?;
         let name = path.display().to_string();
         let report = match &given {
             Some(target) => validate_data(&name, &text, target),

@@ -60,6 +60,8 @@ struct VerdictEntry<'a> {
     arch: &'a str,
     workload: &'a str,
     passed: bool,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
     products: Vec<ProductEntry<'a>>,
 }
 
@@ -76,10 +78,10 @@ pub(super) fn verify_tiles(args: &VerifyArgs, chip: &Bsp, workload: &Workload) -
     let entries: Vec<ProductEntry<'_>> = products.iter().map(ProductEntry::new).collect();
     let passed = entries.iter().all(|entry| entry.passed);
     let text = match args.format {
-        Format::Table => table(chip, &entries),
+        Format::Table => table(chip, workload, &entries),
         Format::Json => {
-            let verdict =
-                VerdictEntry { schema: 1, arch: &chip.name, workload: &workload.name, passed, products: entries };
+            let (arch, workload, notes) = (&chip.name, &workload.name, &workload.notes);
+            let verdict = VerdictEntry { schema: 1, arch, workload, passed, notes, products: entries };
             // Plain data of numbers and names always has a text.
             serde_json::to_string_pretty(&verdict).unwrap_or_default() + "\n"
         }
@@ -88,7 +90,7 @@ pub(super) fn verify_tiles(args: &VerifyArgs, chip: &Bsp, workload: &Workload) -
     if passed { Ok(()) } else { Err(Failure::Mismatch(vec!["fused"])) }
 }
 
-fn table(chip: &Bsp, entries: &[ProductEntry<'_>]) -> String {
+fn table(chip: &Bsp, workload: &Workload, entries: &[ProductEntry<'_>]) -> String {
     let mut text = format!("products on {}, operands and sums as tiles receive them\n\n", chip.name);
     for entry in entries {
         let [m, n, k] = entry.extents;
@@ -109,6 +111,9 @@ fn table(chip: &Bsp, entries: &[ProductEntry<'_>]) -> String {
             entry.slots_with_two_senders,
             entry.wrong_elements
         );
+    }
+    for note in &workload.notes {
+        let _ = writeln!(text, "note  {note}");
     }
     text
 }

@@ -2,12 +2,12 @@
 
 use crate::arch::Chip;
 use crate::cost::Stop;
-use crate::diagnostics::Diagnostic;
+use crate::diagnostics::{Diagnostic, Origin};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
 use crate::program::{Configuration, Fabric, Section, tensor_tiers, tier_remarks};
 use crate::sim;
-use crate::workload::Workload;
+use crate::workload::{OperatorId, Workload};
 
 use super::compiled::Compiled;
 use super::mapping::bases::BaseCache;
@@ -160,6 +160,23 @@ struct Asked<'m> {
     traces: bool,
 }
 
+/// Columns of a product at most: the search holds a list of their tiles, 64 times the widest vocabulary.
+const MOST_COLUMNS: u64 = 1 << 24;
+
+/// Refuses a product of so many columns that the tiles of them alone would take gigabytes.
+fn check_columns(workload: &Workload) -> Result<(), Diagnostic> {
+    let columns = |op: &OperatorId| workload.gemm_shape(*op).map_or(0, |(_, columns, _)| columns);
+    let Some(wide) = workload.operators.ids().find(|op| columns(op) > MOST_COLUMNS) else { return Ok(()) };
+    let (operator, columns) = (&workload.operators[wide], columns(&wide));
+    let title = format!("operator `{}` has {columns} columns, at most {MOST_COLUMNS} are mapped", operator.name);
+    let error =
+        Diagnostic::new(title).with_help("make the dimension smaller, or cut the product into several operators");
+    Err(match &operator.declared {
+        Some(origin) => error.with_origin(Origin { label: "too wide".to_owned(), ..origin.clone() }),
+        None => error,
+    })
+}
+
 fn compile_modes(
     chip: &Chip,
     workload: &Workload,
@@ -168,6 +185,7 @@ fn compile_modes(
     stop: Stop<'_>,
 ) -> Result<(Vec<Compiled>, Decisions), Diagnostic> {
     check_grid(chip)?;
+    check_columns(workload)?;
     let tiers = tensor_tiers(chip, workload)?;
     let fabric = Fabric::new(chip);
     let is_pinned = !workload.sections.is_empty();

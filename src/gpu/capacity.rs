@@ -5,7 +5,7 @@ use crate::diagnostics::Diagnostic;
 use crate::index::Id;
 use crate::mode::Mode;
 use crate::units::ByteSize;
-use crate::workload::{OperatorKind, Phase, TensorId, TensorRole, Workload};
+use crate::workload::{COMPUTE_AGAIN, OperatorKind, Phase, TensorId, TensorRole, Workload};
 
 use super::kernel::Kernel;
 
@@ -55,9 +55,10 @@ pub(super) fn check(gpu: &Gpu, workload: &Workload, kernels: &[Kernel], mode: Mo
             held.told(),
         );
         let help = if held.state > 0.0 {
-            "share the optimiser's state (`--set arch.cluster.devices=8 --set arch.cluster.sharding=optimizer`, or \
-             `full`), compute activations again (`rdusim model --recompute`), make the batch smaller, or `--mode fused` \
-             alone"
+            &format!(
+                "share the optimiser's state (`--set arch.cluster.devices=8 --set arch.cluster.sharding=optimizer`, or \
+             `full`), {COMPUTE_AGAIN}, make the batch smaller, or `--mode fused` alone"
+            )
         } else {
             "make the dimensions smaller, or run the part of the model that a device has"
         };

@@ -161,14 +161,8 @@ pub(super) fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> 
 }
 
 fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
-    let refused = |why: String| Diagnostic::new(format!("cannot read `{}`: {why}", path.display()));
-    let file = input::open(path).map_err(|why| refused(format!("it {why}")))?;
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(|error| refused(error.to_string()))?;
-    if bytes.len() as u64 > most {
-        return Err(refused(format!("it is larger than {most} bytes")));
-    }
-    Ok(bytes)
+    input::read_bytes(path, most, |_| Ok(()))
+        .map_err(|why| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display())))
 }
 
 /// The object that a JSON file holds.

@@ -6,9 +6,6 @@ use crate::diagnostics::Diagnostic;
 use crate::input;
 use crate::model::ExpertLoad;
 
-/// Of a file of counts, a number an expert.
-const MOST_BYTES: u64 = 1 << 20;
-
 /// How tokens fall on experts, by a word. `None` for another.
 ///
 /// # Errors
@@ -42,7 +39,7 @@ pub fn expert_load(text: &str) -> Result<ExpertLoad, Diagnostic> {
             .with_help("a file has a number for each expert, one a line"));
     }
     let unreadable = |why: String| Diagnostic::new(format!("cannot read `{}`: {why}", path.display()));
-    let all = input::read_text(path, MOST_BYTES).map_err(unreadable)?;
+    let all = input::read_text(path).map_err(unreadable)?;
     let mut counts = Vec::new();
     for (number, line) in (1..).zip(all.lines()) {
         let line = line.trim();

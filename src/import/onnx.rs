@@ -1,17 +1,14 @@
 //! ONNX files: bytes in, a network out.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::path::Path;
 
 use super::constant::{Outside, outside};
 use super::network::{named, of_graph};
 use super::options::{Imported, Options};
-use super::proto;
+use super::{proto, wire};
 use crate::diagnostics::Diagnostic;
 use crate::input;
-
-/// The largest file, which is that of a Protocol Buffers message.
-const MOST_BYTES: u64 = 1 << 31;
 
 /// Versions of the standard operators.
 const OPSETS: std::ops::RangeInclusive<i64> = 9..=23;
@@ -22,17 +19,15 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     of_bytes(&bytes, path, options).map_err(|error| named(path, &error))
 }
 
+/// Refuses the first bytes of what is no message at all.
+fn begins(head: &[u8]) -> Result<(), String> {
+    wire::begins(head).map_err(|error| format!("is no ONNX file: byte {}: {}", error.at, error.why))
+}
+
 /// The bytes of a file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Diagnostic> {
-    let shown = path.display();
-    let refused = |why: String| Diagnostic::new(format!("cannot read `{shown}`: {why}"));
-    let mut bytes = Vec::new();
-    let file = input::open(path).map_err(|why| refused(format!("it {why}")))?;
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| refused(error.to_string()))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(refused(format!("it is larger than {MOST_BYTES} bytes")));
-    }
-    Ok(bytes)
+    input::read_bytes(path, input::MOST_NETWORK_BYTES, begins)
+        .map_err(|why| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display())))
 }
 
 /// Imports the bytes of an ONNX file that lies at `path`.

@@ -89,8 +89,7 @@ impl<'a, 'b> Message<'a, 'b> {
         }
         self.budget.0.set(left - 1);
         let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).ok().filter(|&number| number > 0);
-        let number = number.ok_or_else(|| Self::error(place, format!("{} is no field number", tag >> 3)))?;
+        let number = field_number(tag, place)?;
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
             1 => Value::Fixed64(u64::from_le_bytes(self.fixed()?)),
@@ -123,6 +122,20 @@ impl<'a, 'b> Message<'a, 'b> {
             .ok_or_else(|| Self::error(self.start + self.at, "no integer: cut off, or longer than ten bytes"))?;
         self.at += length;
         Ok(number)
+    }
+}
+
+/// The number of the field that a tag begins.
+fn field_number(tag: u64, place: usize) -> Result<u32, WireError> {
+    let number = u32::try_from(tag >> 3).ok().filter(|&number| number > 0);
+    number.ok_or_else(|| Message::error(place, format!("{} is no field number", tag >> 3)))
+}
+
+/// Refuses bytes that no message begins with.
+pub(super) fn begins(head: &[u8]) -> Result<(), WireError> {
+    match varint(head) {
+        Some((tag, _)) => field_number(tag, 0).map(drop),
+        None => Ok(()),
     }
 }
 

@@ -9,9 +9,6 @@ use super::kind::FileKind;
 use super::suggest::nearest;
 use crate::diagnostics::Diagnostic;
 
-/// The largest file that is read to see what it holds, in bytes: a result of 10,000 sections has a tenth of it.
-const MOST_BYTES: u64 = 256 << 20;
-
 /// A file that comes with the program.
 #[derive(Debug)]
 pub struct Builtin {
@@ -60,7 +57,7 @@ pub fn builtin(path: &Path) -> Option<&'static Builtin> {
 
 /// The text of a file or of the built-in file that the path stands for; `None` if it cannot be read.
 pub fn text_of(path: &Path) -> Option<String> {
-    builtin(path).map(|file| file.text.to_owned()).or_else(|| super::read_text(path, MOST_BYTES).ok())
+    builtin(path).map(|file| file.text.to_owned()).or_else(|| super::read_text(path).ok())
 }
 
 /// The file that `reference` names in the file `from`: a path from `from`'s folder if there is such a file or no built-in of

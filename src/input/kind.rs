@@ -5,6 +5,15 @@ use std::path::Path;
 use super::Root;
 use crate::diagnostics::Diagnostic;
 
+/// Keys, tables and elements of lists of a text at most: each takes some hundred bytes of memory once it is parsed.
+pub(super) const MOST_VALUES: usize = 500_000;
+
+/// An upper bound on the keys, tables and elements of lists in a text, if it is more than [`MOST_VALUES`].
+pub(super) fn too_many_values(text: &str) -> Option<usize> {
+    let found = text.bytes().filter(|byte| matches!(byte, b'=' | b',' | b'[')).count();
+    Some(found).filter(|&found| found > MOST_VALUES)
+}
+
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -65,6 +74,9 @@ impl FileKind {
 
     /// What a TOML text holds.
     pub(super) fn of_toml(text: &str) -> Self {
+        if too_many_values(text).is_some() {
+            return Self::Unknown;
+        }
         let Ok(table) = text.parse::<toml::Table>() else { return Self::Unknown };
         let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
         match table.get("kind").and_then(toml::Value::as_str) {

@@ -23,8 +23,8 @@ pub use given::Given;
 pub use kind::FileKind;
 pub use overrides::{Override, Root};
 
-pub use file::read_text;
-pub(crate) use file::{open, open_inside};
+pub(crate) use file::{MOST_NETWORK_BYTES, open, open_inside, read_bytes, refuse_repeated};
+pub use file::{read_piped_text, read_text};
 pub(crate) use source::Source;
 pub(crate) use suggest::suggest;
 pub(crate) use template::Template;

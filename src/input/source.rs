@@ -1,7 +1,5 @@
 //! The text of an input with its overrides applied, and where each of its bytes came from.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,15 +7,13 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::builtin::{builtin, with_names};
+use super::file::read_piped_text;
 use super::given::Given;
-use super::kind::{FileKind, check_place};
+use super::kind::{FileKind, MOST_VALUES, check_place, too_many_values};
 use super::patch::{self, Edit};
 use super::suggest::{quoted_list, suggest};
 use super::{Count, Override, Real, Root};
 use crate::diagnostics::{self, Diagnostic, Origin, steers};
-
-/// The largest file that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The text of an input: the file's, with the values of overrides spliced in.
 ///
@@ -65,14 +61,10 @@ impl Source {
             Root::Arch => &[FileKind::Chip, FileKind::System][..],
             Root::Workload => &[FileKind::Workload],
         };
-        let file = File::open(path).map_err(|error| with_names(refused(error.to_string()), path, kinds))?;
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| refused(error.to_string()))?;
-        if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(refused(format!("it is larger than {MAX_FILE_BYTES} bytes")));
-        }
-        let text = String::from_utf8(bytes)
-            .map_err(|error| refused(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to())))?;
+        let text = read_piped_text(path).map_err(|why| {
+            let error = refused(format!("it {why}"));
+            if path.exists() { error } else { with_names(error, path, kinds) }
+        })?;
         check_place(&name, FileKind::of(path, &text), root)?;
         Self::new(&name, &text, root, sets)
     }
@@ -97,6 +89,11 @@ impl Source {
     pub(crate) fn new(name: &str, text: &str, root: Root, sets: &[Override]) -> Result<Self, Diagnostic> {
         // A byte order mark would make every offset after it disagree between parsers.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if let Some(found) = too_many_values(text) {
+            let title =
+                format!("`{name}` has about {found} keys and elements of lists, at most {MOST_VALUES} are read");
+            return Err(Diagnostic::new(title));
+        }
         let mut source = Self {
             name: name.to_owned(),
             original: text.into(),

@@ -22,6 +22,9 @@ pub struct TileMap {
     pub workload: String,
     /// How the graph is cut into programs.
     pub mode: &'static str,
+    /// Remarks of the workload.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Operators in order.
     pub operators: Vec<MappedOperator>,
 }
@@ -152,6 +155,7 @@ pub fn tile_map(chip: &Bsp, workload: &Workload, mode: Mode) -> Result<TileMap, 
         },
         workload: workload.name.clone(),
         mode: mode.name(),
+        notes: workload.notes.clone(),
         operators: list.iter().map(|operator| mapped(workload, operator)).collect(),
     })
 }

@@ -18,7 +18,7 @@ use crate::gpu::{KernelCall, KernelCost, kernel_cost};
 /// What is not modelled on GPUs, and what the chip's simulation refuses.
 pub(super) fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
     if job.density.is_some() {
-        return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
+        return Err(Diagnostic::new("sparse weights are not modelled on systems of GPUs"));
     }
     if job.parallel.cp > 1 && job.parallel.context == Context::Ring && stack.kind != StackKind::Flash {
         let title = format!("keys and values go around fused attention only, which {} has not", stack.kind.name());

@@ -343,7 +343,7 @@ pub struct Job {
     pub micro_batch: u64,
     /// Tokens of a sequence.
     pub sequence: u64,
-    /// Share of the layers' matrices that is kept, in blocks of 16 x 16; RDUs only.
+    /// Share of the layers' matrices that is kept, in blocks of 16 x 16; none on GPUs.
     pub density: Option<f64>,
     /// Tokens of a sequence that have logits; all of them if not given. A masked language model predicts some.
     pub predicted: Option<u64>,

@@ -236,7 +236,7 @@ fn cheapest<'c>(
 fn with_more_stages(room: &Room<'_>, job: &Job) -> Vec<String> {
     let p = &job.parallel;
     let mut list = Vec::new();
-    for (stage, divided) in [(1, "zero=1"), (3, "zero=3")] {
+    for stage in [1, 3] {
         if !list.is_empty() || p.zero > stage {
             continue;
         }
@@ -245,14 +245,27 @@ fn with_more_stages(room: &Room<'_>, job: &Job) -> Vec<String> {
             (job.parallel.zero, job.parallel.recompute) = (zero, Recompute::Full);
             (job.micro_batch, job.parallel.sp) = (1, job.parallel.tp > 1);
         };
-        let name = format!("{divided}, sp=1, recompute=full and --micro-batch 1 together");
-        room.consider(&mut list, job, &Change::new(name, "", all));
+        let changed = [
+            (p.replicas() > 1 && p.zero != stage, format!("zero={stage}")),
+            (p.tp > 1 && !p.sp, "sp=1".to_owned()),
+            (p.recompute != Recompute::Full, format!("recompute={}", Recompute::Full.name())),
+            (job.micro_batch > 1, "--micro-batch 1".to_owned()),
+        ];
+        let changed: Vec<String> =
+            changed.into_iter().filter_map(|(is_changed, name)| is_changed.then_some(name)).collect();
+        let together = if changed.len() > 1 { " together" } else { "" };
+        if !changed.is_empty() {
+            let name = format!("{}{together}", changed.join(", "));
+            room.consider(&mut list, job, &Change::new(name, "", all));
+        }
         for factor in [2, 4, 8, 16, 32, 64] {
             let more = move |job: &mut Job| {
                 all(job);
                 job.parallel.pp *= factor;
             };
-            room.consider(&mut list, job, &Change::new(format!("the same with pp={}", p.pp * factor), "", more));
+            let stages = [changed.clone(), vec![format!("pp={} ({factor} times the chips)", p.pp * factor)]].concat();
+            let name = format!("{} together", stages.join(", "));
+            room.consider(&mut list, job, &Change::new(name, "", more));
         }
     }
     list

@@ -7,11 +7,14 @@ use serde::Serialize;
 use crate::outcome::Outcome;
 
 use super::side::Side;
+use crate::diagnostics::printable;
 
-/// A cell of text that a spreadsheet takes for text: what it would run as a formula begins with a quote. Numbers stay.
+/// A cell of text that a spreadsheet takes for text and shows as it is: what it would run as a formula begins with a quote, and
+/// characters that steer how others are shown are escapes. Numbers stay.
 pub fn guarded(cell: &str) -> Cow<'_, str> {
     let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
-    if is_formula { Cow::Owned(format!("'{cell}")) } else { Cow::Borrowed(cell) }
+    let shown = printable(cell);
+    if is_formula { Cow::Owned(format!("'{shown}")) } else { shown }
 }
 
 /// One row of `sections.csv`.

@@ -60,7 +60,7 @@ pub use self::page::{
     UnitShares, View,
 };
 pub use self::pod::PodReport;
-pub use self::pod_search::SearchReport;
+pub use self::pod_search::{SearchReport, decomposition};
 pub use self::ranges::{DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
 pub use self::serving::ServingReport;
 pub use self::serving_setup::ServingSetup;

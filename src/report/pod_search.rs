@@ -128,7 +128,7 @@ impl SearchReport<'_> {
             align_left(&mut table, 3);
             for of in list {
                 let step = of.step_s.map_or_else(|| "-".to_owned(), |seconds| si(seconds, "s"));
-                table.add_row(vec![step, named(&of.job), bytes(of.peak), of.why.clone()]);
+                table.add_row(vec![step, decomposition(&of.job), bytes(of.peak), of.why.clone()]);
             }
             let _ = write!(text, "{}\n\n", table.trim_fmt());
         }
@@ -151,7 +151,7 @@ impl SearchReport<'_> {
 }
 
 /// A decomposition as `--parallel` takes it, with its micro-batch.
-fn named(job: &Job) -> String {
+pub fn decomposition(job: &Job) -> String {
     let p = &job.parallel;
     let mut text = format!("tp={},pp={},dp={}", p.tp, p.pp, p.dp);
     if p.sp {

@@ -68,7 +68,7 @@ pub fn tile_map_table(map: &TileMap) -> String {
     let told = "cycles: of one run with its exchange; balance: mean work of all tiles over the busiest's; tile memory: of the \
                 fullest tile, with what lives longer and what is reserved";
     blocks.push(format!("{}\n{}", table.trim_fmt(), wrapped("", told)));
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = map.notes.iter().map(|note| wrapped("note  ", &clean(note))).collect();
     if all > places.len() {
         notes.push(wrapped(
             "note  ",

@@ -24,6 +24,10 @@ pub fn verify_table(verdict: &Verdict) -> String {
         lines.push(String::new());
         lines.extend(of_run(run));
     }
+    if !verdict.notes.is_empty() {
+        lines.push(String::new());
+        lines.extend(verdict.notes.iter().map(|note| wrapped("note      ", note)));
+    }
     lines.push(String::new());
     lines.push(if verdict.passed { "verified" } else { "NOT verified" }.to_owned());
     let mut text = lines.join("\n");

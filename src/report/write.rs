@@ -75,6 +75,7 @@ pub fn files_of(workload: &Workload, sides: &[Side<'_>]) -> Result<Vec<File>, Wr
 /// link nor a regular file is left alone and is an error.
 pub fn write(directory: &Path, files: &[File]) -> Result<(), WriteError> {
     std::fs::create_dir_all(directory).map_err(|error| WriteError::Directory(directory.to_owned(), error))?;
+    remove_abandoned(directory);
     let mut waiting: Vec<(PathBuf, NamedTempFile)> = Vec::with_capacity(files.len());
     for file in files {
         let path = directory.join(&file.name);
@@ -108,6 +109,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
         let missing = io::Error::other(format!("there is no directory `{}`", directory.display()));
         return Err(failed(missing));
     }
+    remove_abandoned(directory);
     write_beside(directory, bytes).and_then(|temporary| persist(temporary, &target)).map_err(failed)?;
     sync_directory(directory);
     Ok(())
@@ -160,14 +162,53 @@ pub fn stop_writing() -> Vec<PathBuf> {
     std::mem::take(&mut files.written)
 }
 
+/// Names of temporary files begin with this.
+const PREFIX: &str = ".rdusim-";
+
+/// Letters and digits at random that follow [`PREFIX`].
+const RANDOM: usize = 6;
+
+/// A temporary file that this process holds locked until it is in its place or gone.
+fn locked(builder: &Builder<'_, '_>, directory: &Path) -> io::Result<NamedTempFile> {
+    loop {
+        let temporary = builder.tempfile_in(directory)?;
+        // Before it was locked, [`remove_abandoned`] of another process may have taken it for abandoned. A file system without
+        // locks has nothing removed.
+        if temporary.as_file().lock().is_err() || temporary.path().symlink_metadata().is_ok() {
+            return Ok(temporary);
+        }
+    }
+}
+
+/// Removes temporary files that a killed process left in a directory: those that nobody holds locked.
+fn remove_abandoned(directory: &Path) {
+    let is_temporary = |name: &std::ffi::OsStr| {
+        let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    };
+    // A directory that cannot be listed keeps what is in it.
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !is_temporary(&entry.file_name()) {
+            continue;
+        }
+        let file = std::fs::OpenOptions::new().write(true).open(entry.path());
+        if let Ok(file) = file
+            && file.try_lock().is_ok()
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 fn write_beside(directory: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
-    builder.prefix(".rdusim-");
+    builder.prefix(PREFIX).rand_bytes(RANDOM);
     // Temporary files are private by default; these become results, readable as any new file is.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut temporary = Files::with(|files| {
-        let temporary = builder.tempfile_in(directory)?;
+        let temporary = locked(&builder, directory)?;
         files.temporary.push(temporary.path().to_owned());
         Ok(temporary)
     })?;
@@ -201,6 +242,24 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn abandoned_files_of_a_killed_process_are_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let abandoned = [".rdusim-Ab12Cd", ".rdusim-000000"];
+        let others = [".rdusim-notes.txt", ".rdusim-Ab12C", "rdusim-Ab12Cd", ".rdusim-locked"];
+        abandoned.iter().chain(&others).for_each(|name| std::fs::write(at(name), "x").unwrap());
+        let held = std::fs::File::open(at(".rdusim-locked")).unwrap();
+        held.lock().unwrap();
+        write(directory.path(), &[File { name: "a".into(), bytes: b"b".to_vec() }]).unwrap();
+        let mut expected: Vec<&str> = others.into_iter().chain(["a"]).collect();
+        expected.sort_unstable();
+        assert_eq!(names(directory.path()), expected);
+        drop(held);
+        write_file(&at("a"), b"c").unwrap();
+        assert!(!at(".rdusim-locked").exists());
     }
 
     #[test]

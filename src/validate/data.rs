@@ -4,6 +4,7 @@ use crate::arch::{AnyChip, Bsp, Chip, Quality, Systolic};
 use crate::bsp;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, Case};
+use crate::input::refuse_repeated;
 use crate::mode::Mode;
 use crate::pod::System;
 use crate::systolic;
@@ -191,6 +192,7 @@ fn kind_of(path: &str, columns: &[&str]) -> Result<&'static str, Diagnostic> {
             TIMES.map(|t| t.0).join(", ")
         )
     };
+    refuse_repeated(path, columns)?;
     let Some((kind, wanted)) = KINDS.iter().find(|(_, wanted)| wanted.iter().all(&has)) else {
         return Err(
             Diagnostic::new(format!("{path}: the columns {columns:?} are those of no kind of case")).with_help(takes())

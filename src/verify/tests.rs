@@ -2,6 +2,7 @@
 
 mod buffers;
 mod images;
+mod onnx;
 mod recurrent;
 mod sums;
 

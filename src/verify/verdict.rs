@@ -6,6 +6,7 @@ use super::compare::Deviation;
 use super::fault::Fault;
 use super::retargeted::Retargeting;
 use super::scale::Scaling;
+use crate::workload::Workload;
 
 /// Version of the JSON object.
 const SCHEMA: u32 = 1;
@@ -54,6 +55,9 @@ pub struct Verdict {
     pub flops: u64,
     /// Dimensions that were made smaller, if any.
     pub scaled: Option<Scaling>,
+    /// Remarks of the workload.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The runs.
     pub runs: Vec<RunVerdict>,
 }
@@ -77,7 +81,7 @@ impl RunVerdict {
 
 impl Verdict {
     /// Puts runs together.
-    pub fn new(arch: &str, workload: &str, flops: u64, scaled: Option<Scaling>, runs: Vec<RunVerdict>) -> Self {
+    pub fn new(arch: &str, workload: &Workload, flops: u64, scaled: Option<Scaling>, runs: Vec<RunVerdict>) -> Self {
         let fault = runs.iter().find_map(|run| run.fault.clone());
         let worst = runs.iter().filter_map(RunVerdict::worst).reduce(Deviation::worse);
         let number = if fault.is_some() { None } else { worst };
@@ -88,9 +92,10 @@ impl Verdict {
             tolerance: number.as_ref().map(|n| n.tolerance),
             place: fault.map(Place::Fault).or(number.map(Place::Number)),
             arch: arch.to_owned(),
-            workload: workload.to_owned(),
+            workload: workload.name.clone(),
             flops,
             scaled,
+            notes: workload.notes.clone(),
             runs,
         }
     }

@@ -22,7 +22,9 @@ use crate::kernels::{self, Timed};
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::units::ByteSize;
-use crate::workload::{Moved, OperatorId, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues, moved};
+use crate::workload::{
+    COMPUTE_AGAIN, Moved, OperatorId, TensorRole, Uses, Workload, kernel_of, kernels_with_epilogues, moved,
+};
 
 /// Runs a workload on a wafer in each of `modes`.
 ///
@@ -101,10 +103,8 @@ fn out_of_memory(chip: &Wafer, workload: &Workload, mode: Mode, most: f64) -> Di
         ByteSize(most as u64),
         ByteSize(room as u64)
     );
-    Diagnostic::new(title).with_help(format!(
-        "make the batch smaller by a factor of {:.1}, or compute activations again (`rdusim model --recompute`)",
-        most / room
-    ))
+    Diagnostic::new(title)
+        .with_help(format!("make the batch smaller by a factor of {:.1}, or {COMPUTE_AGAIN}", most / room))
 }
 
 /// What a user should know of the run.

@@ -56,6 +56,10 @@ use crate::input::{self, Override, Root, Source};
 use masks::MaskMaker;
 use spec::WorkloadSpec;
 
+/// What a training step that does not fit may do, in every place where it is asked for.
+pub const COMPUTE_AGAIN: &str = "compute activations again where they are kept (`--recompute` of `rdusim model`, `recompute=full` of \
+                                 `--parallel`)";
+
 /// Reads a workload file, with the `workload.` overrides among `sets` applied. `seed` goes into every random mask.
 pub fn load(path: &Path, sets: &[Override], seed: u64) -> Result<Workload, Diagnostic> {
     resolve(&Source::open(path, Root::Workload, sets)?, seed)

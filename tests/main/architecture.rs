@@ -114,7 +114,20 @@ const MODULES: [(&str, &[&str]); 34] = [
     ),
     (
         "report",
-        &["units", "mode", "sparsity", "arch", "workload", "outcome", "sim", "pod", "map", "validate", "verify"],
+        &[
+            "units",
+            "diagnostics",
+            "mode",
+            "sparsity",
+            "arch",
+            "workload",
+            "outcome",
+            "sim",
+            "pod",
+            "map",
+            "validate",
+            "verify",
+        ],
     ),
     (
         "study",

@@ -191,3 +191,38 @@ fn bad_overrides_are_shown_as_typed() {
         Place::new().refuses(&["--set", set], words);
     }
 }
+
+/// Runs a command in a directory; it must be refused with these words.
+#[track_caller]
+fn command_refused(directory: &Path, arguments: &[&str], words: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("the command starts");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty() && message.contains(words), "{arguments:?}: {message}");
+}
+
+#[test]
+fn what_is_given_twice_is_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("a temporary file");
+    let at = directory.path();
+    write("trace.csv", "arrival_s,arrival_s,prompt_tokens,output_tokens\n0,1,10,10\n");
+    let pod = ["pod", "dgx-a100", "--model", "gpt2", "--phase", "requests", "--parallel", "tp=1", "--batch", "8"];
+    command_refused(at, &[&pod[..], &["--trace", "trace.csv"]].concat(), "two columns are named \"arrival_s\"");
+    write("cases.csv", "m,n,k,m,dtype,time_us\n64,64,64,128,bf16,10\n");
+    command_refused(at, &["validate", "--data", "cases.csv"], "two columns are named \"m\"");
+    write("config.json", "{\"model_type\": \"llama\", \"hidden_size\": 64, \"hidden_size\": 128}");
+    command_refused(at, &["check", "config.json"], "\"hidden_size\" is given twice");
+}
+
+#[test]
+fn a_field_of_a_stack_that_nothing_reads_is_refused() {
+    let arguments =
+        "pod ipu-pod16 --model gpt2 --phase training --parallel pp=4 --batch 8 --set arch.stack.popart.step_us=5";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    command_refused(Path::new("."), &arguments, "`stack.popart.step_us` has no effect");
+}

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use serde_json::{Value, json};
 
 use crate::first_steps::rdusim;
@@ -278,4 +280,131 @@ fn flop_hold_no_rows_that_fill_up_groups() {
     let layer = 2 * 65_536 + 2 * 32_768 + 256 * 8 + 2 * 3 * 131_072 + 2 * 16 * 256_u64;
     assert_eq!(result["workload"]["dense_flops"].as_u64(), Some(2 * 3 * (2 * layer + 96 * 256)));
     assert_eq!(result["workload"]["dense_flops"], result["workload"]["executed_flops"]);
+}
+
+/// A feature of an input, and words of the remark that it makes.
+struct Feature {
+    name: &'static str,
+    remark: &'static str,
+    /// The text of the file that has it.
+    text: String,
+    is_config: bool,
+}
+
+fn features() -> Vec<Feature> {
+    let of_config = |name, remark, more: &Value| Feature { name, remark, text: config(more), is_config: true };
+    let of_file = |name, remark, text| Feature { name, remark, text, is_config: false };
+    let mut left_out: Value = serde_json::from_str(&config(&json!({}))).expect("an object");
+    left_out.as_object_mut().expect("an object").remove("num_key_value_heads");
+    let said = "`num_key_value_heads` is not in the config";
+    let quantised = json!({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true}});
+    vec![
+        of_file("a note", REMARK, product("bf16")),
+        of_file("another note", "second", product("bf16").replace(&format!("{REMARK:?}"), "\"a first\", \"a second\"")),
+        Feature { name: "a default", remark: said, text: left_out.to_string(), is_config: true },
+        of_config("a format", "is not applied", &quantised),
+    ]
+}
+
+/// A command by its words before the workload or model, and whether it takes a model as `--model` does.
+struct Asking {
+    words: &'static str,
+    is_pod: bool,
+    /// Whether it has `--format json` too.
+    has_json: bool,
+    /// Whether `--out` has a page.
+    has_page: bool,
+}
+
+fn commands() -> Vec<Asking> {
+    let on_chip = |words| Asking { words, is_pod: false, has_json: true, has_page: true };
+    let without_page = |words| Asking { words, is_pod: false, has_json: true, has_page: false };
+    let pod = |words| Asking { words, is_pod: true, has_json: true, has_page: false };
+    vec![
+        on_chip("run --mode kbk --arch h100"),
+        on_chip("run --mode kbk --arch bow"),
+        on_chip("run --mode fused --arch tpu-v4"),
+        on_chip("run --mode fused --arch cs2"),
+        on_chip("compare --arch a100"),
+        without_page("explain --arch h100"),
+        without_page("explain --mode kbk --arch tpu-v4"),
+        without_page("map --mode kbk --arch bow"),
+        pod("pod dgx-h100 --phase decode --stack serving --parallel tp=1 --batch 4 --seq 32"),
+        pod("pod dgx-h100 --phase prefill --stack serving --parallel tp=1 --batch 4 --seq 32"),
+        pod("pod dgx-a100 --phase training --stack flash --parallel dp=2 --batch 4 --seq 32"),
+        pod("pod tpu-v4-64 --phase training --parallel dp=2 --batch 4 --seq 32"),
+        pod("pod dgx-a100 --phase training --stack flash --search --chips 2 --batch 4 --seq 32"),
+        Asking { words: "check", is_pod: false, has_json: false, has_page: false },
+        Asking { words: "sweep", is_pod: false, has_json: true, has_page: true },
+    ]
+}
+
+/// Pairs of a feature and a command that are drawn, of this seed.
+const DRAWN: usize = 40;
+const SEED: u64 = 70;
+
+#[test]
+fn a_remark_of_a_drawn_feature_reaches_the_result_of_a_drawn_command() {
+    let (features, commands, mut rng) = (features(), commands(), Pcg64Mcg::seed_from_u64(SEED));
+    let mut asked = std::collections::BTreeSet::new();
+    for _ in 0..DRAWN {
+        let (feature, command) =
+            (&features[rng.random_range(0..features.len())], &commands[rng.random_range(0..commands.len())]);
+        // A file of operators is no model of a pod; and no pair twice.
+        if command.is_pod && !feature.is_config || !asked.insert((feature.name, command.words)) {
+            continue;
+        }
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = directory.path();
+        let file = if feature.is_config { "config.json" } else { "product.toml" };
+        write(directory, file, &feature.text);
+        let study = format!(
+            "schema = 1\nname = \"s\"\narch = \"h100\"\nworkload = \"{file}\"\nmetrics = [\"kbk.cycles\"]\n\
+             [[axes]]\npath = \"arch.clock_ghz\"\nvalues = [1.0, 1.1]\n"
+        );
+        write(directory, "s.toml", &study);
+        let mut words: Vec<&str> = command.words.split(' ').collect();
+        match (command.words, command.is_pod) {
+            ("check", _) => words.push(file),
+            ("sweep", _) => words.push("s.toml"),
+            (_, true) => words.extend(["--model", file]),
+            (_, false) => words.extend(["--workload", file]),
+        }
+        if feature.is_config && !command.is_pod && !matches!(command.words, "check" | "sweep") {
+            words.extend(["--phase", "decode", "--batch", "2", "--context", "16"]);
+        }
+        let arrives = |text: &str, where_: &str| {
+            // Lines are broken at blanks.
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(text.contains(feature.remark), "{} is lost in {where_} of {words:?}:\n{text}", feature.name);
+        };
+        arrives(&ran(directory, &words), "the table");
+        if command.has_json {
+            arrives(&ran(directory, &[&words[..], &["--format", "json", "--out", "out"]].concat()), "JSON");
+        }
+        if command.has_page {
+            let page = std::fs::read_to_string(directory.join("out/report.html")).expect("a page");
+            arrives(&page, "the page");
+        }
+    }
+    assert!(asked.len() > DRAWN / 3, "{}", asked.len());
+}
+
+#[test]
+fn what_verifies_and_proves_says_the_remarks_too() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let directory = directory.path();
+    write(directory, "product.toml", &product("bf16"));
+    for words in [
+        "verify --mode kbk --arch plasticine --workload product.toml",
+        "verify --mode kbk --arch plasticine --workload product.toml --format json",
+        "verify --arch bow --workload product.toml",
+        "verify --arch bow --workload product.toml --format json",
+        "explain --mode kbk --arch plasticine --workload product.toml",
+        "map --mode kbk --arch plasticine --workload product.toml",
+        "prove --mode kbk --arch plasticine --workload product.toml",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        assert!(ran(directory, &words).contains(REMARK), "{words:?}");
+    }
 }

@@ -390,3 +390,44 @@ fn a_grid_beyond_memory_is_refused() {
         assert!(stderr(&output).contains(word), "{output:?}");
     }
 }
+
+#[test]
+fn the_next_run_removes_what_a_killed_one_left() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let abandoned = directory.path().join(".rdusim-k1LLed");
+    fs::write(&abandoned, "half a file").expect("a temporary file");
+    let output = command().args(RUN).arg("--out").arg(directory.path()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(directory.path().join("result.json").is_file() && !abandoned.exists());
+}
+
+/// Commands that take long, each by another part of the program.
+#[test]
+fn whatever_takes_long_stops_at_once_and_says_so() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let rows: String = (0..50_000).map(|row| format!("{},512,1024,bf16,10\n", 64 + row)).collect();
+    fs::write(directory.path().join("rows.csv"), format!("m,n,k,dtype,time_us\n{rows}")).expect("a table");
+    let fused = "--arch sn10 --workload gpt13b-mlp";
+    let commands = [
+        "validate --data rows.csv".to_owned(),
+        "pod sn30-8 --model gpt-13b --phase training --batch 64 --search".to_owned(),
+        format!("prove --mode fused {fused}"),
+        format!("explain {fused}"),
+        format!("verify {fused} --max-flops 1000000000000"),
+        format!("map --mode fused {fused} --set workload.dims.tokens=16384"),
+    ];
+    for words in commands {
+        let mut command = command();
+        command.args(words.split(' ')).current_dir(directory.path());
+        let mut child = command.spawn().expect("it starts");
+        wait_until("a handler", || answers(&child, interrupt()));
+        sleep(Duration::from_millis(300));
+        assert!(child.try_wait().expect("it runs").is_none(), "{words} is over already");
+        signal(&child, interrupt());
+        let start = Instant::now();
+        let output = child.wait_with_output().expect("it ends");
+        assert!(start.elapsed() < Duration::from_secs(1), "{words} goes on");
+        assert_eq!(output.status.signal(), Some(interrupt()), "{words}: {}", stderr(&output));
+        assert!(output.stdout.is_empty() && stderr(&output).contains("interrupted: "), "{words}: {}", stderr(&output));
+    }
+}

@@ -104,8 +104,18 @@ fn shards_are_merged_only_when_all_are_there() {
     }
     succeeds(&["sweep", &at("s.toml"), "--out", &at("whole")]);
     succeeds(&["merge", &at("s.toml"), &at("3"), &at("1"), &at("2"), "--out", &at("joined")]);
-    let read = |name: &str| std::fs::read(format!("{}/results.csv", at(name))).expect("results.csv");
-    assert!(read("whole") == read("joined"));
+    let names = |of: &str| {
+        let entries = std::fs::read_dir(at(of)).expect("a directory").map(|entry| entry.expect("a file").file_name());
+        let mut names: Vec<_> = entries.filter(|name| name != "journal.jsonl").collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("whole"), names("joined"));
+    assert!(names("whole").iter().any(|name| name == "report.html"));
+    for name in names("whole") {
+        let read = |of: &str| std::fs::read(Path::new(&at(of)).join(&name)).expect("a file");
+        assert!(read("whole") == read("joined"), "{name:?}");
+    }
     assert!(refused(&["merge", &at("s.toml"), &at("1"), &at("2")]).contains("is in none of the shards"));
     assert!(refused(&["merge", &at("s.toml"), &at("1"), &at("1")]).contains("give every shard once"));
     assert!(refused(&["merge", &at("s.toml"), &at("none")]).contains("cannot read"));

@@ -9,9 +9,6 @@ use zip::read::{ArchiveOffset, Config};
 use crate::diagnostics::Diagnostic;
 use crate::input;
 
-/// The largest file, as of ONNX.
-const MOST_BYTES: u64 = 1 << 31;
-
 /// Bytes of a record of JSON at most, unpacked.
 const MOST_JSON: u64 = 1 << 28;
 
@@ -34,8 +31,8 @@ pub(super) fn open(path: &Path) -> Result<Archive<impl Read + Seek + use<>>, Dia
     let refused = |why: String| Diagnostic::new(format!("cannot read `{shown}`: {why}"));
     let mut file = input::open(path).map_err(|why| refused(format!("it {why}")))?;
     let length = file.seek(SeekFrom::End(0)).map_err(|error| refused(error.to_string()))?;
-    if length > MOST_BYTES {
-        return Err(refused(format!("it is larger than {MOST_BYTES} bytes")));
+    if length > input::MOST_NETWORK_BYTES {
+        return Err(refused(format!("it has more than {} bytes", input::MOST_NETWORK_BYTES)));
     }
     // An archive that a file only ends with is none. PyTorch writes zip64 records of 76 bytes between directory and end; a search for
     // where the archive begins goes wrong if that is the length of the directory's first entry.

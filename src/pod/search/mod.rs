@@ -39,11 +39,11 @@ enum Level {
     Exposed,
 }
 
-/// Searches; `heard` is told how far it has come after every batch.
+/// Searches; `heard` is told how far it has come and what is best so far after every batch.
 ///
 /// # Errors
 /// More candidates than a search takes, or none at all.
-pub fn search(search: &Search<'_>, heard: &mut dyn FnMut(&Counts)) -> Result<Found, Diagnostic> {
+pub fn search(search: &Search<'_>, heard: &mut dyn FnMut(&Counts, Option<&Job>)) -> Result<Found, Diagnostic> {
     let capacity = search.system.chip_memory_bytes();
     let most_chips = search.system.most_chips();
     let all = search.candidates()?;
@@ -84,11 +84,11 @@ impl Walk<'_, '_> {
         self.search.objective.key(self.entries[at].job.parallel.chips(), seconds, joules)
     }
 
-    fn run(&mut self, heard: &mut dyn FnMut(&Counts)) -> Result<(), Diagnostic> {
+    fn run(&mut self, heard: &mut dyn FnMut(&Counts, Option<&Job>)) -> Result<(), Diagnostic> {
         let everyone: Vec<usize> = (0..self.entries.len()).collect();
         for chunk in everyone.chunks(1 << 10) {
             self.bounded(chunk, Level::Compute);
-            heard(&self.counts);
+            heard(&self.counts, self.best_job());
         }
         loop {
             let tenth = self.best.get(BEST - 1).map(|(key, _)| *key);
@@ -108,8 +108,13 @@ impl Walk<'_, '_> {
                 (of(Level::Compute).collect(), of(Level::Exposed).collect());
             self.bounded(&first, Level::Exposed);
             self.simulated(&second);
-            heard(&self.counts);
+            heard(&self.counts, self.best_job());
         }
+    }
+
+    /// The best that was simulated so far.
+    fn best_job(&self) -> Option<&Job> {
+        self.best.first().map(|(_, at)| &self.entries[*at].job)
     }
 
     /// Gives candidates the bound of a level, and puts those that can still count on the heap.

@@ -86,7 +86,7 @@ fn a_search_finds_what_trying_everything_finds() {
         };
         let expected = exhaustive(&of);
         assert_eq!(expected.len(), BEST, "{objective:?}");
-        let found = search(&of, &mut |_| ()).expect("a result");
+        let found = search(&of, &mut |_, _| ()).expect("a result");
         let keys: Vec<Key> = found
             .best
             .iter()
@@ -97,7 +97,7 @@ fn a_search_finds_what_trying_everything_finds() {
             .collect();
         assert_eq!(keys, expected, "{objective:?}");
         assert!(found.counts.simulated < found.counts.fit, "{:?}", found.counts);
-        let same = search(&of, &mut |_| ()).expect("a result");
+        let same = search(&of, &mut |_, _| ()).expect("a result");
         let decided =
             |found: &Found| found.best.iter().map(|best| (best.job.parallel, best.why.clone())).collect::<Vec<_>>();
         assert_eq!(decided(&same), decided(&found));
@@ -114,7 +114,7 @@ fn a_search_on_tiles_finds_what_trying_everything_finds() {
     let base = Job { architecture, ..base };
     let stack = stack(&system, StackKind::Popart);
     let of = Search { system: &system, stack, base, fixed, chips: 4, objective: Objective::Time };
-    let found = search(&of, &mut |_| ()).expect("a result");
+    let found = search(&of, &mut |_, _| ()).expect("a result");
     let keys: Vec<Key> = found.best.iter().map(|best| Key(best.step_s.expect("simulated"), 0.0)).collect();
     assert_eq!(keys, exhaustive(&of));
     assert!(found.counts.simulated < found.counts.fit, "{:?}", found.counts);
@@ -133,7 +133,7 @@ fn what_is_fixed_stays_and_what_loses_says_why() {
         chips: 8,
         objective: Objective::Time,
     };
-    let found = search(&of, &mut |_| ()).expect("a result");
+    let found = search(&of, &mut |_, _| ()).expect("a result");
     let all = found.best.iter().chain(&found.others);
     assert!(all.clone().all(|of| of.job.micro_batch == 1 && of.job.parallel.recompute.name() == "none"));
     assert!(all.clone().all(|of| of.fits == (of.peak <= system.chip_memory_bytes())));

@@ -301,7 +301,7 @@ const FUSED: Part = Part { has_fused_attention: true, ..Part::WHOLE };
 /// As the kernels of the graph in mode `fused`, as `run` times them.
 fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
     if service.density.is_some() {
-        return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
+        return Err(Diagnostic::new("sparse weights are not modelled on systems of GPUs"));
     }
     let Some(_) = service.experts() else {
         let workload = graph_of(service, pass, FUSED, pass.layers)?;

@@ -4,6 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::diagnostics::{Diagnostic, number};
+use crate::input::refuse_repeated;
 
 /// Most requests of a trace.
 const MOST_REQUESTS: u64 = 1 << 20;
@@ -85,6 +86,7 @@ pub fn read_trace(path: &str, text: &str) -> Result<Vec<Request>, Diagnostic> {
         let title = format!("{path}: unknown column {unknown:?}");
         return Err(Diagnostic::new(title).with_help(format!("columns of a trace: {}", COLUMNS.join(", "))));
     }
+    refuse_repeated(path, &header.iter().collect::<Vec<_>>())?;
     let mut at = [0; 3];
     for (place, column) in at.iter_mut().zip(COLUMNS) {
         *place = header.iter().position(|name| name == column).ok_or_else(|| {

@@ -24,7 +24,7 @@ pub struct Service {
     pub architecture: Architecture,
     /// The decomposition: tp, pp and dp.
     pub parallel: Parallel,
-    /// Share of the layers' matrices that is kept, in blocks of 16 x 16; RDUs only.
+    /// Share of the layers' matrices that is kept, in blocks of 16 x 16; none on GPUs.
     pub density: Option<f64>,
     /// How tokens fall on experts, if there are some.
     pub expert_load: ExpertLoad,

@@ -14,6 +14,7 @@ pub use self::layout::{BufferLayout, Layout, LinkLoads, SectionLayout, StageLayo
 pub use self::points::{BestRow, Points, View};
 use super::document::Document;
 use super::waterfall::Waterfall;
+use crate::diagnostics::{printable, steers};
 
 const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -203,11 +204,13 @@ impl Page {
 
 /// JSON that no reader of HTML takes for markup: `<` only ever stands in its strings.
 fn inert(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+    let json = json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+    // What steers how a text is shown stands in strings alone, where a backslash is two; JSON has escaped the rest.
+    if json.contains(steers) { printable(&json).replace("\\u{", "\\\\u{") } else { json }
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A saved result that a page cannot be made of.
@@ -238,6 +241,22 @@ mod tests {
         assert_eq!(html.matches("<script").count(), 2);
         assert!(!html.contains("<!--"));
         assert!(html.contains("\\u003c/script>"));
+    }
+
+    #[test]
+    fn what_turns_a_text_around_is_shown_as_an_escape() {
+        let hostile = "a\u{202e}b\u{2066}c";
+        let mut page = page("rdusim", (hostile, "text of \u{202e}"));
+        page.set_points(Points { name: hostile.to_owned(), ..Points::default() });
+        let html = page.html();
+        assert!(!html.contains(steers_more_than_lines), "{html}");
+        assert!(html.contains("<title>a\\u{202e}b\\u{2066}c</title>"));
+        // In JSON, so that the page shows it with one backslash.
+        assert!(html.contains("\"a\\\\u{202e}b\\\\u{2066}c\""));
+    }
+
+    fn steers_more_than_lines(c: char) -> bool {
+        steers(c) && !matches!(c, '\n' | '\t' | '\r')
     }
 
     #[test]

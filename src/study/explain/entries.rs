@@ -19,6 +19,9 @@ pub struct Explanation {
     pub mapping: &'static str,
     /// The modes asked for.
     pub modes: Vec<ModeEntry>,
+    /// Remarks of the workload.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Estimated area of the chip's units, if its file tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub area_mm2: Option<AreaEntry>,

@@ -78,6 +78,7 @@ pub fn explain(
         fidelity: outcomes.first().map_or(question.fidelity, |outcome| outcome.fidelity).name(),
         mapping: inputs.quality().name(),
         modes,
+        notes: workload.notes.clone(),
         area_mm2: match &chip {
             AnyChip::Rdu(chip) => chip.area_mm2().map(AreaEntry::from),
             AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,

@@ -22,6 +22,12 @@ impl Explanation {
         if let Some(uncertainty) = &self.uncertainty {
             tell_uncertainty(&mut text, uncertainty);
         }
+        if !self.notes.is_empty() {
+            line(&mut text, format_args!(""));
+        }
+        for note in &self.notes {
+            line(&mut text, format_args!("note  {note}"));
+        }
         text
     }
 

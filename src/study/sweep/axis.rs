@@ -106,6 +106,14 @@ impl Axis {
         }
     }
 
+    /// The values in the list; none if the axis is a range without steps.
+    pub(super) fn listed(&self) -> &[Arc<Value>] {
+        match &self.values {
+            Values::Listed(values) => values,
+            Values::Between { .. } => &[],
+        }
+    }
+
     /// The value at a place from 0 to below 1.
     pub(super) fn at(&self, place: f64) -> Result<Arc<Value>, Diagnostic> {
         match &self.values {

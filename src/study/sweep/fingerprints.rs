@@ -13,11 +13,8 @@ use crate::diagnostics::Diagnostic;
 use crate::import;
 use crate::input::{self, Override};
 
-use super::axis::{Change, Values};
+use super::axis::{Axis, Change};
 use super::study::Study;
-
-/// Most bytes of a workload file.
-const MOST_WORKLOAD_BYTES: u64 = 64 << 20;
 
 /// A file and the hash of its bytes, as hexadecimal digits.
 pub(super) type Fingerprint = (String, String);
@@ -51,16 +48,12 @@ fn mask_files(study: &Study, workload: &Path) -> BTreeSet<String> {
     let read = match (study.texts.get(workload), input::builtin(workload)) {
         (Some(text), _) => Some(text.clone()),
         (None, Some(file)) => Some(file.text.to_owned()),
-        (None, None) => input::read_text(workload, MOST_WORKLOAD_BYTES).ok(),
+        (None, None) => input::read_text(workload).ok(),
     };
     if let Some(table) = read.and_then(|text| text.parse::<toml::Table>().ok()) {
         named_masks(&toml::Value::Table(table), &mut found);
     }
-    let of_axes = study.axes.iter().filter_map(|axis| match &axis.values {
-        Values::Listed(values) => Some(values),
-        Values::Between { .. } => None,
-    });
-    let changes = of_axes.flatten().filter_map(|value| match &value.change {
+    let changes = study.axes.iter().flat_map(Axis::listed).filter_map(|value| match &value.change {
         Change::Fields(sets) => Some(sets),
         Change::Arch(_) | Change::Workload(_) | Change::Seed(_) => None,
     });

@@ -21,6 +21,8 @@ use super::fingerprints::Fingerprint;
 
 /// The file's name in the directory of `--out`.
 pub(super) const NAME: &str = "journal.jsonl";
+/// Damaged lines that are told one by one.
+const MOST_TOLD: usize = 3;
 /// Most bytes of a line: a point has a few hundred metrics at most.
 const MOST_LINE_BYTES: u64 = 1 << 20;
 
@@ -80,7 +82,7 @@ pub(super) enum Ending {
 pub(super) struct JournalContents {
     /// Records, at most one for each point.
     pub(super) records: Vec<Record>,
-    /// What was not believed, for the user: a message for each line.
+    /// What was not believed, for the user: a message for each of the first lines, and one for all others together.
     pub(super) damaged: Vec<String>,
 }
 
@@ -221,6 +223,7 @@ fn parse(path: &Path, file: &mut impl BufRead, is_valid: &dyn Fn(&Record) -> boo
     let mut parsed = Parsed { header: None, held: JournalContents::default(), whole_bytes: 0 };
     let mut by_point: std::collections::BTreeMap<usize, (Record, bool)> = std::collections::BTreeMap::new();
     let mut line = Vec::new();
+    let mut untold = 0_u64;
     for number in 1_u64.. {
         line.clear();
         let failed = |error| Diagnostic::new(format!("cannot read `{}`: {error}", path.display()));
@@ -241,9 +244,16 @@ fn parse(path: &Path, file: &mut impl BufRead, is_valid: &dyn Fn(&Record) -> boo
             let title = format!("line {number} of `{}` has more than {MOST_LINE_BYTES} bytes", path.display());
             return Err(Diagnostic::new(title).with_help("choose another `--out`, or delete this one to start again"));
         } else {
-            let told = |what: &str| format!("line {number} of `{}` {what}", path.display());
+            let mut tell = |what: &str| {
+                if parsed.held.damaged.len() < MOST_TOLD {
+                    let told = format!("line {number} of `{}` {what}; its point is run again", path.display());
+                    parsed.held.damaged.push(told);
+                } else {
+                    untold += 1;
+                }
+            };
             match of_line::<Record>(&line).filter(is_valid) {
-                None => parsed.held.damaged.push(told("is damaged; its point is run again")),
+                None => tell("is damaged"),
                 Some(record) => match by_point.get_mut(&record.i) {
                     None => {
                         by_point.insert(record.i, (record, true));
@@ -257,12 +267,16 @@ fn parse(path: &Path, file: &mut impl BufRead, is_valid: &dyn Fn(&Record) -> boo
                     }
                     Some((_, is_believed)) => {
                         *is_believed = false;
-                        parsed.held.damaged.push(told("contradicts an earlier line; its point is run again"));
+                        tell("contradicts an earlier line");
                     }
                 },
             }
         }
         parsed.whole_bytes += line.len() as u64;
+    }
+    if untold > 0 {
+        let told = format!("{untold} more lines of `{}` are damaged or contradict earlier ones", path.display());
+        parsed.held.damaged.push(told);
     }
     parsed.held.records =
         by_point.into_values().filter_map(|(record, is_believed)| is_believed.then_some(record)).collect();
@@ -362,6 +376,21 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let (_, found) = Journal::open(directory.path(), &header(), &|record| record.i > 0).unwrap();
         assert_eq!((found.records, found.damaged.len()), (vec![record(1)], 1));
+    }
+
+    #[test]
+    fn many_damaged_lines_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (journal, _) = open(directory.path(), &header()).unwrap();
+        journal.append(&[record(0)]).unwrap();
+        drop(journal);
+        let path = directory.path().join(NAME);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.extend(b"x\n".repeat(100_000));
+        std::fs::write(&path, &bytes).unwrap();
+        let (_, found) = open(directory.path(), &header()).unwrap();
+        assert_eq!((found.records, found.damaged.len()), (vec![record(0)], 4));
+        assert!(found.damaged[2].starts_with("line 5 of") && found.damaged[3].starts_with("99997 more lines of"));
     }
 
     #[test]

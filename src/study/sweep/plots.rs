@@ -77,7 +77,7 @@ pub(super) fn picture(study: &Study, plot: &Plot, rows: &[Vec<String>]) -> (&'st
 fn other_axes(study: &Study, rows: &Rows<'_>, shown: &[Option<usize>]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut first = 0;
-    for axis in &study.axes {
+    for axis in study.axes.iter() {
         let own = first..first + axis.paths.len();
         first = own.end;
         let is_shown = shown.iter().flatten().any(|column| own.contains(column));

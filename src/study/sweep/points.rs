@@ -58,13 +58,13 @@ pub fn point_keys(study: &Study) -> Result<Vec<Option<String>>, Diagnostic> {
         // Which mapping a point runs depends on the points beside it.
         common.update(format!("{:032x} {files:?}", study.fingerprint).as_bytes());
     }
-    let key = |point| {
-        let keys = bench.keys(&bench.setting(point))?;
+    let key = |index| {
+        let keys = bench.keys(&bench.setting(&study.points.get(index)))?;
         let mut hash = common.clone();
         hash.update(&keys.content.to_le_bytes());
         Some(format!("{:032x}", hash.digest128()))
     };
-    Ok(study.points.par_iter().map(key).collect())
+    Ok((0..study.points.len()).into_par_iter().map(key).collect())
 }
 
 /// What a line says without its point's index, to be kept under the key of its point; `None` if the line is damaged.

@@ -91,6 +91,8 @@ struct Summary<'a> {
     counts: Counts,
     refused: Vec<(&'a str, usize)>,
     best: Vec<BestEntry<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pareto: Option<Vec<Row<'a>>>,
 }
@@ -272,6 +274,7 @@ impl<'a> Results<'a> {
             counts: self.counts,
             refused: self.reasons.iter().map(|(why, times)| (why.as_str(), *times)).collect(),
             best: best.collect(),
+            notes: study.notes(),
             pareto: self.front().map(|front| front.into_iter().map(|at| self.row(at)).collect()),
         };
         let mut text = serde_json::to_string_pretty(&summary).expect("strings and numbers always serialise");
@@ -307,6 +310,9 @@ impl<'a> Results<'a> {
                 let _ = writeln!(text, "  and {} more", front.len() - MOST_LISTED);
             }
         }
+        for note in study.notes() {
+            let _ = writeln!(text, "note  {note}");
+        }
         text
     }
 
@@ -332,7 +338,7 @@ impl<'a> Results<'a> {
         let lines = self.study.best.iter().flat_map(|wanted| self.best_lines(wanted));
         // A mean has no figure of its own.
         let shown = usize::from(self.study.best.first().is_some_and(|wanted| wanted.over.is_none()));
-        lines.skip(shown).chain([self.count_line()]).collect()
+        lines.skip(shown).chain([self.count_line()]).chain(self.study.notes()).collect()
     }
 
     fn best_rows(&self, wanted: &Best) -> Vec<BestRow> {

@@ -29,6 +29,8 @@ use super::study::{Compile, Fidelity, Study};
 
 /// Points whose bounds are worked out between two writes to disk.
 const BOUNDS_AT_ONCE: usize = 4096;
+/// Points of a study up to which mappings are handed on: every point's chip is built for it.
+const MOST_POINTS_IN_FAMILIES: usize = 1 << 16;
 /// Points between two looks at what can be pruned: the same whatever the number of threads.
 const PRUNED_AT_ONCE: usize = 16;
 
@@ -340,7 +342,7 @@ impl<'a, 't> Runner<'a, 't> {
     }
 
     fn bound(&self, index: usize) -> Result<(Record, Option<Diagnostic>), Diagnostic> {
-        let point = &self.study.points[index];
+        let point = &self.study.points.get(index);
         let built = match self.bench.built(&self.bench.setting(point)) {
             Ok(built) => built,
             Err(error) => return Ok((self.refused(index, &error), Some(error))),
@@ -381,7 +383,7 @@ impl<'a, 't> Runner<'a, 't> {
             Todo(Todo),
         }
         let sort = |&index: &usize| -> Result<Sorted, Diagnostic> {
-            let point = &self.study.points[index];
+            let point = &self.study.points.get(index);
             let setting = self.bench.setting(point);
             let refused = |error: Diagnostic| Sorted::Done(self.refused(index, &error), Some(error));
             let built = match self.bench.built(&setting) {
@@ -457,14 +459,15 @@ impl<'a, 't> Runner<'a, 't> {
     /// Which mappings compete where; none unless every point is compiled and run by the event engine.
     fn families(&self) -> &Families {
         let study = self.study;
-        let is_seeded =
-            study.compile == Compile::EveryPoint && study.fidelity == Fidelity::Simulated(RunFidelity::Event);
+        let is_seeded = study.compile == Compile::EveryPoint
+            && study.fidelity == Fidelity::Simulated(RunFidelity::Event)
+            && study.points.len() <= MOST_POINTS_IN_FAMILIES;
         self.bench.families(|| {
             if !is_seeded {
                 return Families::default();
             }
             let place = |index: usize| {
-                let point = &study.points[index];
+                let point = &study.points.get(index);
                 let setting = self.bench.setting(point);
                 let built = self.bench.built(&setting).ok()?;
                 let AnyChip::Rdu(chip) = &built.chip else { return None };
@@ -478,13 +481,13 @@ impl<'a, 't> Runner<'a, 't> {
     }
 
     fn ground(&self, point: usize) -> Option<u128> {
-        Some(self.bench.keys(&self.bench.setting(&self.study.points[point]))?.ground)
+        Some(self.bench.keys(&self.bench.setting(&self.study.points.get(point)))?.ground)
     }
 
     /// Of every ground of the whole study, whatever is done of it, the points that are compiled for all of it.
     fn share(&mut self) {
         let place = |index: usize| {
-            let point = &self.study.points[index];
+            let point = &self.study.points.get(index);
             let setting = self.bench.setting(point);
             let built = self.bench.built(&setting).ok()?;
             let ground = self.bench.keys(&setting)?.ground;
@@ -521,7 +524,7 @@ impl<'a, 't> Runner<'a, 't> {
                 return vec![Ok(known.to_vec())];
             }
             let compile = |&point: &usize| {
-                let setting = self.bench.setting(&self.study.points[point]);
+                let setting = self.bench.setting(&self.study.points.get(point));
                 let own = self.bench.configurations(&setting, stop);
                 if poorer.is_empty() {
                     own
@@ -545,7 +548,8 @@ impl<'a, 't> Runner<'a, 't> {
         configurations: Option<&[Result<Vec<Compiled>, Diagnostic>]>,
     ) -> Result<(), StudyError> {
         let Some(first) = indices.first() else { return Ok(()) };
-        let setting = self.bench.setting(&self.study.points[*first]);
+        let point = self.study.points.get(*first);
+        let setting = self.bench.setting(&point);
         let built = self.bench.built(&setting)?;
         let measured = configurations.and_then(|configurations| {
             self.until(|stop| {
@@ -583,7 +587,7 @@ impl<'a, 't> Runner<'a, 't> {
             .mine
             .par_iter()
             .filter_map(|&index| {
-                let point = &self.study.points[index];
+                let point = &self.study.points.get(index);
                 let built = self.bench.built(&self.bench.setting(point)).ok()?;
                 let bounds = self.study.modes.iter().map(|&m| (m, built.bound_cycles(m)));
                 let cells = self.bench.cells(Some(&built), &Measured::Bounds(bounds.collect()));
@@ -624,7 +628,7 @@ impl<'a, 't> Runner<'a, 't> {
 
     fn prune(&self, index: usize) -> Record {
         let why = Measured::Refused("pruned".to_owned());
-        let built = self.bench.built(&self.bench.setting(&self.study.points[index])).ok();
+        let built = self.bench.built(&self.bench.setting(&self.study.points.get(index))).ok();
         Record { i: index, s: Ending::Pruned, m: self.bench.cells(built.as_ref(), &why) }
     }
 }

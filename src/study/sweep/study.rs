@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use toml::Spanned;
 use xxhash_rust::xxh3::xxh3_128;
@@ -16,7 +17,7 @@ use crate::input::{Given, Override, Root, Source, referenced};
 use crate::mode::Mode;
 
 use super::axis::{Axis, Change, Values};
-use super::design::{Design, MOST_POINTS, Point, points};
+use super::design::{Design, MOST_POINTS, Point, Points};
 use super::expression::Constraint;
 use super::kept::KeptWhile;
 use super::metric::Metric;
@@ -64,8 +65,8 @@ pub struct Study {
     pub(super) mapping: Quality,
     pub(super) modes: Vec<Mode>,
     pub(super) seed: u64,
-    pub(super) axes: Vec<Axis>,
-    pub(super) points: Vec<Point>,
+    pub(super) axes: Arc<[Axis]>,
+    pub(super) points: Points,
     /// Points are drawn at random: no two differ in one axis alone.
     pub(super) is_sampled: bool,
     pub(super) constraints: Vec<(Constraint, Range<usize>)>,
@@ -146,8 +147,8 @@ impl Checker<'_> {
         let seed = spec.seed.as_ref().map_or(Ok(0), |seed| source.count("seed", seed, 0..=u64::MAX))?;
         let design = self.design(spec)?;
         let sampled = matches!(design, Design::Random(_) | Design::LatinHypercube(_));
-        let axes = self.axes(spec, design, sampled)?;
-        let points = points(design, &axes, seed)?.ok_or_else(|| {
+        let axes: Arc<[Axis]> = self.axes(spec, design, sampled)?.into();
+        let points = Points::new(design, Arc::clone(&axes), seed)?.ok_or_else(|| {
             let title = format!("the product of the axes has more than {MOST_POINTS} points");
             let error = source.error(spec.axes.span(), title, "too many");
             error.with_help("use `design = \"random\"` or \"latin_hypercube\" with `points`")
@@ -406,6 +407,14 @@ impl Study {
             }
         }
         (arch, workload)
+    }
+
+    /// Remarks of the workloads of a study, each once; a workload that cannot be read has none.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let workloads: IndexSet<PathBuf> = self.file_pairs().into_iter().map(|(_, workload)| workload).collect();
+        let read = |path: &PathBuf| import::take(&self.given(path), &self.base, self.seed, &self.model).ok();
+        let notes: IndexSet<String> = workloads.iter().filter_map(read).flat_map(|workload| workload.notes).collect();
+        notes.into_iter().collect()
     }
 
     /// A chip or workload file of the study, or the text that stands for it.
