@@ -259,6 +259,7 @@ pub(crate) fn pod_requests(py: Python<'_>, request: &str) -> PyResult<Texts> {
             prefix_share: request.prefix_share,
             chunk: request.prefill_chunk,
             seed: request.seed,
+            concurrency: None,
         };
         let list = list(&request)?;
         let known = request.grid.as_ref().map(|path| Grid::read(&path.display().to_string(), &text(path)?));

@@ -65,6 +65,9 @@ pub(super) struct RequestArgs {
     /// Requests that arrive at random, so many a second on average
     #[arg(long, value_name = "RATE")]
     pub(super) arrivals: Option<f64>,
+    /// A closed loop: so many users of all replicas, each of whom sends a request when the last one is answered
+    #[arg(long, value_name = "USERS", conflicts_with = "arrivals", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(super) concurrency: Option<u64>,
     /// Of these, how many [default: 1000]
     #[arg(long, value_name = "N")]
     pub(super) requests: Option<u64>,
@@ -101,6 +104,7 @@ impl RequestArgs {
         let options = [
             ("--trace", self.trace.is_some()),
             ("--arrivals", self.arrivals.is_some()),
+            ("--concurrency", self.concurrency.is_some()),
             ("--requests", self.requests.is_some()),
             ("--prompt-tokens", self.prompt_tokens.is_some()),
             ("--output-tokens", self.output_tokens.is_some()),

@@ -101,6 +101,14 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
     let of = &args.requests;
     let list = match (&of.trace, of.arrivals) {
         (Some(path), _) => pod::read_trace(&path.display().to_string(), &read(path)?)?,
+        (None, None) if of.concurrency.is_some() => pod::drawn(&Arrivals {
+            // Times of arrival have no meaning in a closed loop.
+            per_s: 1.0,
+            count: of.requests.unwrap_or(1000),
+            prompt: of.prompt_tokens.unwrap_or(1024),
+            output: of.output_tokens.unwrap_or(256),
+            seed: of.seed.unwrap_or(1),
+        })?,
         (None, Some(per_s)) => pod::drawn(&Arrivals {
             per_s,
             count: of.requests.unwrap_or(1000),
@@ -109,7 +117,7 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
             seed: of.seed.unwrap_or(1),
         })?,
         (None, None) => {
-            let title = "`--phase requests` needs `--trace FILE` or `--arrivals RATE`";
+            let title = "`--phase requests` needs `--trace FILE`, `--arrivals RATE` or `--concurrency USERS`";
             return Err(Diagnostic::new(title).into());
         }
     };
@@ -120,6 +128,7 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
         prefix_share: of.prefix_share.unwrap_or(0.0),
         chunk: of.prefill_chunk,
         seed: of.seed.unwrap_or(1),
+        concurrency: of.concurrency,
     };
     let known = of.grid.as_ref().map(|path| pod::Grid::read(&path.display().to_string(), &read(path)?)).transpose()?;
     let request = request(args, &sets, Phase::Decode);

@@ -31,8 +31,10 @@ use crate::arch::{AttentionKernel, AttentionKind, Fusion, Gpu, Sharding};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
+use crate::units::Dtype;
 use crate::workload::{
-    EXPANSION_STEPS, GemmForm, OperatorId, OperatorKind, Phase, PrunedActivation, TensorId, Workload, most_elements,
+    EXPANSION_STEPS, GemmForm, Operator, OperatorId, OperatorKind, Phase, PrunedActivation, TensorId, Workload,
+    most_elements,
 };
 
 pub use self::account::bound_cycles;
@@ -181,7 +183,8 @@ impl Timer<'_> {
             write_bytes: self.writes(),
             groups: Vec::new(),
         };
-        let all = product.count * product.m * product.n * product.k;
+        let product = self.in_four_bits(product, (a, b));
+        let all = form.instances * form.heads * form.m * form.n * form.k;
         let chosen = match (&weight.mask, &workload.tensors[operator.output].mask) {
             (Some(mask), _) => {
                 let chosen = sparse::weight(gpu, &product, mask, self.missing(b));
@@ -218,6 +221,29 @@ impl Timer<'_> {
         timed.zero_macs = zero_macs;
         timed.time.shape.push_str(&style.unwrap_or_default());
         timed
+    }
+
+    /// Whether the tensor cores multiply a second operand in its NVFP4 form: activations of eight bits are then narrowed to four by the
+    /// kernel that quantises them.
+    fn is_of_four_bits(&self, (a, b): (TensorId, TensorId)) -> bool {
+        let tensors = &self.workload.tensors;
+        let is_stored = tensors[b].packed.is_some_and(|packed| packed.format == ProductFormat::Nvfp4.name());
+        is_stored && tensors[a].dtype == Dtype::Fp8E4m3 && self.gpu.sm.fp4_macs.is_some()
+    }
+
+    /// The product as it runs where its second operand is multiplied in NVFP4.
+    fn in_four_bits(&self, product: Product, operands: (TensorId, TensorId)) -> Product {
+        let Some(macs) = self.gpu.sm.fp4_macs.filter(|_| self.is_of_four_bits(operands)) else { return product };
+        let format = ProductFormat::Nvfp4;
+        let packed = format.packed();
+        Product {
+            k: product.k.div_ceil(packed),
+            element_bytes: format.packed_bytes(),
+            b_element_bytes: format.weight_bytes() * packed as f64,
+            macs_per_cycle: macs as f64 / packed as f64,
+            a_bytes: product.a_bytes * format.activation_bytes(),
+            ..product
+        }
     }
 
     fn attention(&mut self, scores: OperatorId, gradient: bool) -> Timed {
@@ -277,9 +303,10 @@ impl Timer<'_> {
             let of = &workload.tensors[*t];
             of.is_expanded() || self.gpu.emulated.contains_key(&of.dtype)
         };
+        let is_multiplied = |operator: &Operator| self.is_of_four_bits((operator.inputs[0], operator.inputs[1]));
         let is_read = |t: &TensorId| self.kernel.reads.iter().any(|&read| workload.base(read) == workload.base(*t));
         let products = self.kernel.operators.iter().map(|&op| &workload.operators[op]);
-        let products = products.filter(|operator| operator.kind == OperatorKind::Gemm);
+        let products = products.filter(|operator| operator.kind == OperatorKind::Gemm && !is_multiplied(operator));
         let operands: BTreeSet<TensorId> = products.flat_map(|operator| operator.inputs.iter().copied()).collect();
         let conversions = operands.iter().filter(|t| is_converted(t) && is_read(t)).map(|&t| {
             let blocks = if t == first { times } else { rows.div_ceil(EXPANDED_ROWS) };

@@ -213,7 +213,12 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
             }
         }
         AnyChip::Gpu(gpu) => {
-            gpu.fusion.graphs = stack.kind == StackKind::Serving;
+            gpu.fusion.graphs = stack.kind.captures_graphs();
+            // Rooms are the pod's to count: a grid has points that no trace meets.
+            gpu.memory.iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX);
+            if stack.groups_heads {
+                gpu.serving.most_grouped = gpu.serving.most_grouped.max(gpu.serving.group_tile);
+            }
             // The stack has a host time of its own.
             gpu.launch.host_us = 0.0;
         }

@@ -71,7 +71,7 @@ impl Service {
     pub(super) fn cache_bits(&self) -> u64 {
         match self.storage.cache.as_ref().map(|format| format.format.as_str()) {
             None => 8 * ELEMENT,
-            Some("int4" | "mxfp4") => 4,
+            Some("int4" | "mxfp4" | "nvfp4") => 4,
             Some(_) => 8,
         }
     }

@@ -1,0 +1,131 @@
+//! What a measured point is simulated as: system, stack, model in its precision, and its closed loop.
+
+use std::sync::Arc;
+
+use super::row::{Row, Serving, Workers};
+use crate::arch::AnyChip;
+use crate::diagnostics::Diagnostic;
+use crate::gpu::ProductFormat;
+use crate::model::{ActivationFormat, StorageFormat};
+use crate::pod::{LoopRequests, Mixture, Parallel, Policy, Request, Service, Stack, StackKind, System};
+
+/// Where systems and models of files come from.
+pub struct Sources<'s> {
+    /// The system of a name in a file.
+    pub system: &'s (dyn Fn(&str) -> Result<System, Diagnostic> + Sync),
+    /// The model of a name in a file, in one part.
+    pub model: &'s (dyn Fn(&str) -> Result<Service, Diagnostic> + Sync),
+}
+
+/// Requests of each user of a closed loop: the first are all at once, as the benchmarks that measured begin.
+const ROUNDS: u64 = 10;
+/// Lengths are drawn from this share of those that a file names up to them [M the random lengths of the benchmarks of serving engines].
+const LEAST_SHARE: f64 = 1.0;
+
+/// Rows that differ in lengths and users alone share a grid of times.
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    pub(super) system: Arc<System>,
+    pub(super) stack: Stack,
+    pub(super) service: Service,
+}
+
+/// A closed loop on a setup.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Loop {
+    /// Users of a replica.
+    pub(super) users: u64,
+    pub(super) requests: LoopRequests,
+}
+
+impl Loop {
+    /// A loop of so many users whose prompts and answers have these tokens at most.
+    pub(super) fn new(users: u64, (prompt, output): (u64, u64)) -> Self {
+        let bounds = |most: u64| (((most as f64 * LEAST_SHARE) as u64).max(1), most);
+        let requests = LoopRequests {
+            count: users.saturating_mul(ROUNDS),
+            prompt: bounds(prompt),
+            output: bounds(output),
+            seed: 1,
+        };
+        Self { users, requests }
+    }
+
+    /// How it runs on replicas that run together.
+    pub(super) fn policy(&self, setup: &Setup) -> (Vec<Request>, Policy) {
+        let replicas = setup.service.parallel.dp;
+        let requests = LoopRequests { count: self.requests.count * replicas, ..self.requests };
+        (requests.drawn(), Policy::closed(&setup.stack, self.users, replicas))
+    }
+}
+
+/// A setup of the chips of an aggregated row.
+///
+/// # Errors
+/// Why it cannot be simulated.
+pub(super) fn aggregated(row: &Row, system: &Arc<System>, model: &Service) -> Result<(Setup, Loop), Diagnostic> {
+    match &row.serving {
+        Serving::Aggregated(workers) => {
+            let setup = setup(row, workers, system, model)?;
+            Ok((setup, Loop::new(workers.batch, (row.prompt, row.output))))
+        }
+        Serving::Disaggregated { .. } => Err(Diagnostic::new("workers of prompts and of tokens are not modelled yet")),
+    }
+}
+
+/// Chips of one worker.
+///
+/// # Errors
+/// An engine or a precision that is not modelled, or what cannot be divided.
+pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &Service) -> Result<Setup, Diagnostic> {
+    let kind = match row.engine.as_str() {
+        "trtllm" => StackKind::TensorRtLlm,
+        "vllm" => StackKind::Vllm,
+        "sglang" => StackKind::Sglang,
+        other => return Err(Diagnostic::new(format!("the engine {other:?} is not modelled"))),
+    };
+    let stack = system.stacks.iter().find(|stack| stack.kind == kind);
+    let stack = stack.ok_or_else(|| Diagnostic::new(format!("{} has no stack {:?}", system.name, kind.name())))?;
+    let mut service = model.clone();
+    let has_experts = service.architecture.extras.experts.is_some();
+    // Replicas without experts have nothing to do with each other: one stands for all.
+    let dp = if has_experts { workers.dp } else { 1 };
+    let experts = Mixture { ep: if has_experts { workers.expert_ep } else { 1 }, ..Mixture::default() };
+    service.parallel = Parallel { tp: workers.tp, pp: workers.pp, dp, experts, ..Parallel::default() };
+    in_precision(row, system, &mut service)?;
+    service.check()?;
+    Ok(Setup { system: Arc::clone(system), stack: stack.clone(), service })
+}
+
+/// Sets how matrices are stored and multiplied.
+fn in_precision(row: &Row, system: &System, service: &mut Service) -> Result<(), Diagnostic> {
+    let AnyChip::Gpu(gpu) = &system.chip else {
+        return Err(Diagnostic::new(format!("{} has no GPUs", system.name)));
+    };
+    let format = match (row.precision.as_str(), row.formats.0.as_str()) {
+        ("bf16", _) => ProductFormat::named("bf16"),
+        (precision, "") => ProductFormat::named(precision),
+        ("fp4", _) => Some(ProductFormat::Nvfp4),
+        (_, format) => ProductFormat::named(format),
+    };
+    let unknown = || {
+        let title = format!("products in {} ({}) are not modelled", row.precision, row.formats.0);
+        Diagnostic::new(title)
+    };
+    let format = format.ok_or_else(unknown)?;
+    service.storage.others.clear();
+    (service.storage.weights, service.activations) = match format {
+        ProductFormat::Plain(dtype) if dtype.bytes() > 1 => (None, None),
+        ProductFormat::Plain(dtype) => narrow(dtype.name(), dtype.name(), false),
+        ProductFormat::Fp8Block => narrow("fp8_e4m3", "fp8_e4m3", true),
+        ProductFormat::Nvfp4 if gpu.sm.fp4_macs.is_some() => narrow("nvfp4", "fp8_e4m3", false),
+        ProductFormat::Nvfp4 | ProductFormat::Mxfp4Weights => (Some(StorageFormat::new("mxfp4")), None),
+    };
+    Ok(())
+}
+
+/// Matrices of a format, and activations that are quantised to a data type.
+fn narrow(stored: &str, dtype: &str, is_by_token: bool) -> (Option<StorageFormat>, Option<ActivationFormat>) {
+    let activations = ActivationFormat { dtype: dtype.to_owned(), is_by_token };
+    (Some(StorageFormat::new(stored)), Some(activations))
+}
