@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::pod::model;
+use super::pod::served_model;
 use crate::diagnostics::Diagnostic;
 use crate::import::Checkpoint;
 use crate::input::Override;
@@ -88,7 +88,7 @@ fn service(name: &str, directory: Option<&Path>) -> Result<Service, Diagnostic> 
             return Err(Diagnostic::new(format!("{name} is no shipped preset, and {where_else}")));
         }
     };
-    let Checkpoint { architecture, positions, storage, activations, notes, .. } = model(&asked, true, false)?;
+    let Checkpoint { architecture, positions, storage, activations, notes, .. } = served_model(&asked)?;
     let service = Service::new(name, architecture, Parallel::default());
     let positions = Some(positions).filter(|&most| most < u64::MAX);
     Ok(Service { positions, storage, activations, notes, ..service })

@@ -97,6 +97,7 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
             parallel,
             density,
             expert_load,
+            expert_ranks: None,
             storage,
             activations,
             stage_layers,

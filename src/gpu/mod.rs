@@ -39,7 +39,7 @@ use crate::workload::{
 
 pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
-pub use self::cases::{Case, seconds};
+pub use self::cases::{Case, product_seconds, seconds};
 pub use self::experts::{Experts, Skew};
 pub use self::format::ProductFormat;
 pub use self::latent::LatentCall;

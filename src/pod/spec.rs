@@ -26,6 +26,7 @@ const US: RangeInclusive<f64> = 0.0..=1e6;
 /// A share that is not 0.
 /// Tokens of a pass: as many rows as are modelled.
 const PASS_TOKENS: RangeInclusive<u64> = 1..=1 << 16;
+const SLOWDOWN: RangeInclusive<f64> = 0.0..=4.0;
 const SHARE: RangeInclusive<f64> = 0.001..=1.0;
 /// Topologies that have dimensions, by their place among the names.
 const TORUS: usize = 3;
@@ -93,6 +94,7 @@ struct StackSpec {
     mixes_prompts: Option<Spanned<bool>>,
     prompts_first: Option<Spanned<bool>>,
     request_us: Option<Spanned<Real>>,
+    power_slowdown: Option<Spanned<Real>>,
     groups_heads: Option<Spanned<bool>>,
     memory_share: Option<Spanned<Real>>,
     orchestration: Option<Spanned<String>>,
@@ -339,6 +341,10 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         let Some(value) = value else { return Ok(false) };
         read(key, value.span()).map(|()| *value.get_ref())
     };
+    let power_slowdown = spec.power_slowdown.as_ref().map(|value| {
+        read("power_slowdown", value.span())?;
+        source.real(&field("power_slowdown"), value, SLOWDOWN)
+    });
     let memory_share = spec.memory_share.as_ref().map(|value| {
         read("memory_share", value.span())?;
         source.real(&field("memory_share"), value, SHARE)
@@ -358,6 +364,7 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         mixes_prompts: flag("mixes_prompts", &spec.mixes_prompts)?,
         prompts_first: flag("prompts_first", &spec.prompts_first)?,
         request_us: time("request_us", &spec.request_us)?,
+        power_slowdown: power_slowdown.transpose()?.unwrap_or(0.0),
         groups_heads: flag("groups_heads", &spec.groups_heads)?,
         memory_share: memory_share.transpose()?.unwrap_or(1.0),
         orchestration: spec.orchestration.as_ref().map(launch).transpose()?,

@@ -247,6 +247,8 @@ pub struct Stack {
     pub pass_tokens: Option<u64>,
     /// Serving: prompts, or parts of them, go with the tokens of requests that run in one pass.
     pub mixes_prompts: bool,
+    /// Serving: how much longer kernels take at the clock that power leaves, for a pass that keeps all tensor cores busy, less one.
+    pub power_slowdown: f64,
     /// Serving: while prompts start, requests that run wait.
     pub prompts_first: bool,
     /// Serving: microseconds of the front end for each request, one after the other.

@@ -8,7 +8,7 @@ use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case};
 use crate::mode::Mode;
-use crate::model::{HybridLayers, Part, Phase, write_part};
+use crate::model::{Architecture, Extras, HybridLayers, Part, Phase, write_part};
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::divided_over_tiers;
 use crate::units::Dtype;
@@ -16,6 +16,7 @@ use crate::workload::{self, Workload};
 
 use super::super::system::{Stack, StackKind, System};
 use super::experts;
+use super::library::{self, Sum};
 use super::service::Service;
 
 /// What the tokens of a pass are.
@@ -308,6 +309,9 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     if service.density.is_some() {
         return Err(Diagnostic::new("sparse weights are modelled on systems of RDUs only"));
     }
+    if service.expert_ranks.is_some() || service.architecture.extras.latent.is_some() {
+        return by_library(gpu, service, pass);
+    }
     let Some(_) = service.experts() else {
         let workload = graph_of(service, pass, FUSED, pass.layers)?;
         let attending = pass.hybrid.map_or(pass.layers, |layers| layers.attention.into());
@@ -334,6 +338,56 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
         products: fed.products,
         by_rows: None,
     })
+}
+
+/// Layers whose attention or feed-forward blocks are a library's kernels, between the ends of a graph.
+fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+    let rows = pass.work.rows(pass.users, pass.tokens);
+    let latent = service.architecture.extras.latent;
+    let mut sum = ChipTime { static_w: gpu.energy.static_w, ..ChipTime::default() };
+    if pass.is_first || pass.is_last {
+        let plain = Service {
+            architecture: Architecture {
+                extras: Extras { latent: None, ..service.architecture.extras },
+                ..service.architecture
+            },
+            ..service.clone()
+        };
+        let workload = graph_of(&plain, pass, FUSED, 0)?;
+        sum = kernels(gpu, &plain, pass, &workload, 0)?;
+    }
+    let mut add = |of: Sum, times: u64| {
+        let seconds = of.seconds * times as f64;
+        sum.seconds += seconds;
+        sum.joules += of.joules * times as f64 + seconds * gpu.energy.static_w;
+        sum.launches += of.launches * times;
+    };
+    match latent {
+        Some(latent) => add(library::latent_attention(gpu, service, &latent, pass)?, pass.layers),
+        None => {
+            let around = Pass { is_first: false, is_last: false, ..*pass };
+            let part = Part { has_no_feed_forward: true, ..FUSED };
+            let workload = graph_of(service, &around, part, pass.layers)?;
+            let of = kernels(gpu, service, &around, &workload, pass.layers)?;
+            add(
+                Sum {
+                    seconds: of.seconds,
+                    joules: of.joules - of.seconds * gpu.energy.static_w,
+                    launches: of.launches,
+                },
+                1,
+            );
+        }
+    }
+    let (without, with) = service.mixed_layers();
+    let with = if service.experts().is_some() { with } else { 0 };
+    if without > 0 {
+        add(library::feed(gpu, service, rows)?, without);
+    }
+    if let (Some(ranks), true) = (&service.expert_ranks, with > 0) {
+        add(library::experts(gpu, service, ranks, rows)?, with);
+    }
+    Ok(sum)
 }
 
 /// The kernels of a graph; of a pass whose graph leaves attention out, the attention of so many layers beside them.

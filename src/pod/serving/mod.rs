@@ -6,6 +6,7 @@
 mod chip;
 mod experts;
 mod grid;
+mod library;
 mod memory;
 mod mixed;
 mod phases;
@@ -21,6 +22,7 @@ mod stream;
 mod time;
 
 pub use grid::{Grid, Range};
+pub use library::ExpertRanks;
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};
 pub use mixed::{Chunk, Mixed};
 pub use phases::Server;

@@ -1,6 +1,8 @@
 //! Bytes of a stage's weights on a chip, in the formats that a checkpoint stores its matrices in.
 
+use super::library::format_of;
 use super::service::{ELEMENT, Parameters, Service};
+use crate::gpu::ProductFormat;
 use crate::model::StorageFormat;
 use crate::workload::StoredAs;
 
@@ -41,7 +43,26 @@ impl Service {
         let blocks = self.blocks(stage);
         let without_gate = usize::from(share.feed_matrices() < 3);
         let mut bytes = i128::from(plain);
-        for (count, list) in [(blocks.attention, &attention[..]), (blocks.feeds, &feed[without_gate..])] {
+        // With latent keys and with experts, formats are counted by elements.
+        let (without, with) = self.mixed_layers();
+        let mut lists = vec![(blocks.attention, &attention[..]), (blocks.feeds, &feed[without_gate..])];
+        if self.expert_ranks.is_some() {
+            lists = vec![(if share.extras.latent.is_some() { 0 } else { blocks.attention }, &attention[..])];
+            lists.push((without, &feed[without_gate..]));
+            let saved = |elements: u64, format: ProductFormat| {
+                (elements as f64 * (ELEMENT as f64 - format.weight_bytes())).round() as i128
+            };
+            let own = format_of(self);
+            let shared = self.experts().map_or(0, |experts| experts.shared / self.parallel.tp);
+            bytes -= saved(with * self.expert_elements(shared), own);
+            if share.extras.latent.is_some() {
+                bytes -= saved(blocks.attention * self.attention_elements(), own);
+            }
+            if let Some(ranks) = &self.expert_ranks {
+                bytes -= saved(self.expert_parameters().own, ranks.format);
+            }
+        }
+        for (count, list) in lists {
             for matrix in list {
                 let elements = i128::from(ELEMENT) * i128::from(matrix.rows) * i128::from(matrix.columns);
                 bytes += i128::from(count) * (i128::from(self.stored_bytes(matrix)) - elements);

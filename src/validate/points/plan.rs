@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::row::{Row, Serving, Workers};
-use crate::arch::AnyChip;
+use crate::arch::{AnyChip, Gpu};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
 use crate::model::{ActivationFormat, StorageFormat};
-use crate::pod::{LoopRequests, Mixture, Parallel, Policy, Request, Service, Stack, StackKind, System};
+use crate::pod::{ExpertRanks, LoopRequests, Parallel, Policy, Request, Service, Stack, StackKind, System};
+use crate::units::Dtype;
 
 /// Where systems and models of files come from.
 pub struct Sources<'s> {
@@ -19,8 +20,11 @@ pub struct Sources<'s> {
 
 /// Requests of each user of a closed loop: the first are all at once, as the benchmarks that measured begin.
 const ROUNDS: u64 = 10;
-/// Lengths are drawn from this share of those that a file names up to them [M the random lengths of the benchmarks of serving engines].
-const LEAST_SHARE: f64 = 1.0;
+/// Prompts and answers of these lengths are those of InferenceMAX, which draws each from [`LEAST_SHARE`] of it up to it [M its scripts:
+/// a random range ratio of 0.8]; others have the lengths that a file names.
+const RANDOM_SHAPES: [(u64, u64); 3] = [(1024, 1024), (1024, 8192), (8192, 1024)];
+/// The least share of a length that is drawn.
+const LEAST_SHARE: f64 = 0.8;
 
 /// Rows that differ in lengths and users alone share a grid of times.
 #[derive(Debug, Clone)]
@@ -41,7 +45,8 @@ pub(super) struct Loop {
 impl Loop {
     /// A loop of so many users whose prompts and answers have these tokens at most.
     pub(super) fn new(users: u64, (prompt, output): (u64, u64)) -> Self {
-        let bounds = |most: u64| (((most as f64 * LEAST_SHARE) as u64).max(1), most);
+        let share = if RANDOM_SHAPES.contains(&(prompt, output)) { LEAST_SHARE } else { 1.0 };
+        let bounds = |most: u64| (((most as f64 * share) as u64).max(1), most);
         let requests = LoopRequests {
             count: users.saturating_mul(ROUNDS),
             prompt: bounds(prompt),
@@ -90,9 +95,15 @@ pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &
     let has_experts = service.architecture.extras.experts.is_some();
     // Replicas without experts have nothing to do with each other: one stands for all.
     let dp = if has_experts { workers.dp } else { 1 };
-    let experts = Mixture { ep: if has_experts { workers.expert_ep } else { 1 }, ..Mixture::default() };
-    service.parallel = Parallel { tp: workers.tp, pp: workers.pp, dp, experts, ..Parallel::default() };
+    service.parallel = Parallel { tp: workers.tp, pp: workers.pp, dp, ..Parallel::default() };
     in_precision(row, system, &mut service)?;
+    if has_experts {
+        let AnyChip::Gpu(gpu) = &system.chip else { return Err(Diagnostic::new("experts are served on GPUs only")) };
+        // Files that name one of the two divisions leave the other to follow from the chips.
+        let groups = workers.expert_ep.max(1);
+        let tensor = (workers.tp * dp).checked_div(groups).unwrap_or(1).max(1);
+        service.expert_ranks = Some(ExpertRanks { tensor, groups, format: expert_format(row, gpu, &service)? });
+    }
     service.check()?;
     Ok(Setup { system: Arc::clone(system), stack: stack.clone(), service })
 }
@@ -102,6 +113,12 @@ fn in_precision(row: &Row, system: &System, service: &mut Service) -> Result<(),
     let AnyChip::Gpu(gpu) = &system.chip else {
         return Err(Diagnostic::new(format!("{} has no GPUs", system.name)));
     };
+    if row.precision == "int4" {
+        // Of experts alone.
+        (service.storage.weights, service.activations) = (None, None);
+        service.storage.others.clear();
+        return Ok(());
+    }
     let format = match (row.precision.as_str(), row.formats.0.as_str()) {
         ("bf16", _) => ProductFormat::named("bf16"),
         (precision, "") => ProductFormat::named(precision),
@@ -119,9 +136,27 @@ fn in_precision(row: &Row, system: &System, service: &mut Service) -> Result<(),
         ProductFormat::Plain(dtype) => narrow(dtype.name(), dtype.name(), false),
         ProductFormat::Fp8Block => narrow("fp8_e4m3", "fp8_e4m3", true),
         ProductFormat::Nvfp4 if gpu.sm.fp4_macs.is_some() => narrow("nvfp4", "fp8_e4m3", false),
+        // On chips that do not multiply four bits, of experts alone.
+        ProductFormat::Nvfp4 | ProductFormat::Mxfp4Weights if service.architecture.extras.experts.is_some() => {
+            (None, None)
+        }
         ProductFormat::Nvfp4 | ProductFormat::Mxfp4Weights => (Some(StorageFormat::new("mxfp4")), None),
     };
     Ok(())
+}
+
+/// The format of experts' products: what the file says, or that of the other products.
+fn expert_format(row: &Row, gpu: &Gpu, service: &Service) -> Result<ProductFormat, Diagnostic> {
+    let has = |dtype: Dtype| gpu.sm.tensor_macs.contains_key(&dtype);
+    Ok(match row.formats.1.as_str() {
+        "" if service.activations.is_none() => ProductFormat::Plain(Dtype::Bf16),
+        "nvfp4" if gpu.sm.fp4_macs.is_none() => ProductFormat::Mxfp4Weights,
+        // Weights of four bits with scales beside them, as near as kernels were measured.
+        "int4_wo" => ProductFormat::Mxfp4Weights,
+        "fp8" | "" if row.precision == "fp8" && has(Dtype::Fp8E4m3) => ProductFormat::Plain(Dtype::Fp8E4m3),
+        other => ProductFormat::named(other)
+            .ok_or_else(|| Diagnostic::new(format!("experts' products in {other:?} are not modelled")))?,
+    })
 }
 
 /// Matrices of a format, and activations that are quantised to a data type.
