@@ -141,6 +141,8 @@ impl Base {
                 tokens: of.tokens,
                 accept: of.accept,
             }),
+            dtype: None,
+            kv_dtype: None,
             expert_load: self.expert_load.as_deref(),
             stage_layers: None,
         }

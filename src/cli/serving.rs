@@ -63,11 +63,13 @@ fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> Serving
         parallel: args.parallel.as_deref().unwrap_or_default(),
         stack: args.stack.as_deref(),
         phase,
-        batch: args.batch,
+        batch: args.batch.unwrap_or(1),
         micro_batch: args.micro_batch,
         sequence: args.seq,
         sparsity: args.sparsity,
         draft: draft(&args.draft),
+        dtype: args.dtype.as_deref(),
+        kv_dtype: args.kv_dtype.as_deref(),
         expert_load: args.expert_load.as_deref(),
         stage_layers: args.stage_layers.as_deref(),
     }
@@ -122,7 +124,8 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
         }
     };
     let policy = Policy {
-        users: args.batch,
+        // Of a closed loop all users, unless it is said.
+        users: args.batch.unwrap_or(u64::from(of.concurrency.is_none())),
         kv_tokens: of.kv_tokens,
         prefill_tokens: of.prefill_tokens.unwrap_or(8192),
         prefix_share: of.prefix_share.unwrap_or(0.0),

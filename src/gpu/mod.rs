@@ -213,6 +213,7 @@ impl Timer<'_> {
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
         let expanded = self.expanded((a, form.n.div_ceil(EXPANDED_ROWS)), form.m);
         let mut time = self.with_expansion(time, expanded);
+        time.cycles += self.narrowing_cycles((a, b), (op, form.instances * form.heads * form.m * form.k));
         // The epilogue prunes when the products of its tile are done.
         time.cycles += self.pruning_operations() / (time.sms.max(1) * gpu.sm.vector_lanes) as f64;
         let mut timed = self.timed(time, reads, macs);
@@ -229,6 +230,20 @@ impl Timer<'_> {
         let tensors = &self.workload.tensors;
         let is_stored = tensors[b].packed.is_some_and(|packed| packed.format == ProductFormat::Nvfp4.name());
         is_stored && tensors[a].dtype == Dtype::Fp8E4m3 && self.gpu.sm.fp4_macs.is_some()
+    }
+
+    /// Cycles of the kernel that narrows activations to four bits, with a scale for each 16, before the first product that reads them.
+    fn narrowing_cycles(&self, operands: (TensorId, TensorId), (op, elements): (OperatorId, u64)) -> f64 {
+        let first =
+            self.workload.operators.iter_enumerated().find(|(_, other)| other.inputs.first() == Some(&operands.0));
+        if !self.is_of_four_bits(operands) || first.is_none_or(|(first, _)| first != op) {
+            return 0.0;
+        }
+        let bytes = elements as f64 * (ProductFormat::Nvfp4.result_bytes() + ProductFormat::Nvfp4.activation_bytes());
+        let gpu = self.gpu;
+        let gap_us = if gpu.fusion.graphs { gpu.launch.graph_gap_us } else { gpu.launch.gap_us };
+        let kernel = stream::time(gpu, bytes, bytes, elements as f64 * EXPANSION_STEPS);
+        kernel.cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gap_us)
     }
 
     /// The product as it runs where its second operand is multiplied in NVFP4.

@@ -95,6 +95,8 @@ struct StackSpec {
     prompts_first: Option<Spanned<bool>>,
     request_us: Option<Spanned<Real>>,
     power_slowdown: Option<Spanned<Real>>,
+    hidden_launches: Option<Spanned<Real>>,
+    first_us: Option<Spanned<Real>>,
     groups_heads: Option<Spanned<bool>>,
     memory_share: Option<Spanned<Real>>,
     orchestration: Option<Spanned<String>>,
@@ -341,14 +343,11 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         let Some(value) = value else { return Ok(false) };
         read(key, value.span()).map(|()| *value.get_ref())
     };
-    let power_slowdown = spec.power_slowdown.as_ref().map(|value| {
-        read("power_slowdown", value.span())?;
-        source.real(&field("power_slowdown"), value, SLOWDOWN)
-    });
-    let memory_share = spec.memory_share.as_ref().map(|value| {
-        read("memory_share", value.span())?;
-        source.real(&field("memory_share"), value, SHARE)
-    });
+    let share = |key: &str, value: &Option<Spanned<Real>>, usual: f64, range: RangeInclusive<f64>| {
+        let Some(value) = value else { return Ok(usual) };
+        read(key, value.span())?;
+        source.real(&field(key), value, range)
+    };
     let launch = |value: &Spanned<String>| -> Result<Orchestration, Diagnostic> {
         if !is_rdu {
             let title = format!("`{}` has no effect: {} is no RDU", field("orchestration"), chip.device().name());
@@ -364,9 +363,11 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         mixes_prompts: flag("mixes_prompts", &spec.mixes_prompts)?,
         prompts_first: flag("prompts_first", &spec.prompts_first)?,
         request_us: time("request_us", &spec.request_us)?,
-        power_slowdown: power_slowdown.transpose()?.unwrap_or(0.0),
+        power_slowdown: share("power_slowdown", &spec.power_slowdown, 0.0, SLOWDOWN)?,
+        hidden_launches: share("hidden_launches", &spec.hidden_launches, 0.0, 0.0..=1.0)?,
+        first_us: time("first_us", &spec.first_us)?,
         groups_heads: flag("groups_heads", &spec.groups_heads)?,
-        memory_share: memory_share.transpose()?.unwrap_or(1.0),
+        memory_share: share("memory_share", &spec.memory_share, 1.0, SHARE)?,
         orchestration: spec.orchestration.as_ref().map(launch).transpose()?,
         kind,
         library,

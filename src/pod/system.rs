@@ -247,6 +247,10 @@ pub struct Stack {
     pub pass_tokens: Option<u64>,
     /// Serving: prompts, or parts of them, go with the tokens of requests that run in one pass.
     pub mixes_prompts: bool,
+    /// Serving: share of the time around kernels that programmatic launches hide under the kernel before.
+    pub hidden_launches: f64,
+    /// Serving: microseconds of the front end beside a request's passes, many requests at a time.
+    pub first_us: f64,
     /// Serving: how much longer kernels take at the clock that power leaves, for a pass that keeps all tensor cores busy, less one.
     pub power_slowdown: f64,
     /// Serving: while prompts start, requests that run wait.

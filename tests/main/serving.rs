@@ -194,6 +194,7 @@ fn iterations_are_worked_by_hand() {
             concurrency: None,
             prompts_first: false,
             request_s: 0.0,
+            first_s: 0.0,
         };
         replay(list, &grid, &limits, 0).expect("a run")
     };
@@ -229,6 +230,7 @@ fn iterations_are_worked_by_hand() {
         concurrency: None,
         prompts_first: false,
         request_s: 0.0,
+        first_s: 0.0,
     };
     assert!(replay(&[at(0.0, 3)], &grid, &limits, 0).is_err());
 }
@@ -263,6 +265,7 @@ fn a_cached_prefix_saves_its_prefill() {
         concurrency: None,
         prompts_first: false,
         request_s: 0.0,
+        first_s: 0.0,
     };
     let request = Request { arrival_s: 0.0, prompt: 4096, output: 1 };
     let run = replay(&[request], &grid, &limits, 0).expect("a run");

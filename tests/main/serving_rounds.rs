@@ -174,6 +174,7 @@ fn limits(chunk: Option<u64>, drafted: Option<Drafted>) -> Limits {
         concurrency: None,
         prompts_first: false,
         request_s: 0.0,
+        first_s: 0.0,
     }
 }
 
@@ -475,8 +476,8 @@ fn what_cannot_draft_or_mix_is_named() {
     let requests = ["--phase=requests", "--arrivals=1", "--requests=4"];
     let chunk = |more: &[&str]| refused(&[&requests, more].concat());
     assert!(chunk(&["--prefill-chunk=0"]).contains("`--prefill-chunk` is 0"));
-    let large = chunk(&["--prefill-chunk=65536", "--batch=32"]);
-    assert!(large.contains("`--prefill-chunk` is 65536 beside the tokens of 32 users"), "{large}");
+    let large = chunk(&["--prefill-chunk=131072", "--batch=32"]);
+    assert!(large.contains("`--prefill-chunk` is 131072 beside the tokens of 32 users"), "{large}");
     assert!(chunk(&[&["--prefill-chunk=128"], &DRAFT[..]].concat()).contains("leave one of them out"));
     assert!(chunk(&["--prefill-chunk=128", "--prefill-tokens=512"]).contains("cannot be used with"));
     let staged = rdusim(&[&POD[..3], &["--parallel=tp=4,pp=2"], &requests[..], &["--prefill-chunk=128"]].concat());

@@ -8,7 +8,7 @@ use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case};
 use crate::mode::Mode;
-use crate::model::{Architecture, Extras, HybridLayers, Part, Phase, write_part};
+use crate::model::{Architecture, Extras, Part, write_part};
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::divided_over_tiers;
 use crate::units::Dtype;
@@ -18,81 +18,7 @@ use super::super::system::{Stack, StackKind, System};
 use super::experts;
 use super::library::{self, Sum};
 use super::service::Service;
-
-/// What the tokens of a pass are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Work {
-    /// Prompts; the last token of each has logits.
-    Prompts,
-    /// New tokens of each user, the last of a context whose other keys and values are held.
-    Tokens {
-        /// Of each user.
-        new: u64,
-        /// Rows of all users that have logits, at most.
-        sampled: u64,
-    },
-    /// A row of each user, without its attention.
-    Rows {
-        /// Rows that have logits, at most.
-        sampled: u64,
-    },
-    /// A new token of each user, and a part of the prompt of one more; that part's last token may have logits.
-    Mixed {
-        /// Tokens of the part.
-        chunk: u64,
-        /// Tokens of the prompt before it, whose keys and values are held.
-        before: u64,
-    },
-}
-
-impl Work {
-    /// A new token of each user.
-    pub(super) const TOKEN: Self = Self::tokens(1);
-
-    /// So many new tokens of each user, all with logits.
-    pub(super) const fn tokens(new: u64) -> Self {
-        Self::Tokens { new, sampled: u64::MAX }
-    }
-
-    /// Rows of so many users with so many tokens of context.
-    pub(super) fn rows(self, users: u64, tokens: u64) -> u64 {
-        match self {
-            Self::Prompts => users.saturating_mul(tokens),
-            Self::Tokens { new, .. } => users.saturating_mul(new),
-            Self::Rows { .. } => users,
-            Self::Mixed { chunk, .. } => users.saturating_add(chunk),
-        }
-    }
-
-    /// Of these, those with logits.
-    pub(super) fn sampled(self, users: u64) -> u64 {
-        match self {
-            Self::Prompts => users,
-            Self::Tokens { new, sampled } => users.saturating_mul(new).min(sampled),
-            Self::Rows { sampled } => users.min(sampled),
-            Self::Mixed { .. } => users + 1,
-        }
-    }
-}
-
-/// What a stage does at one time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Pass {
-    /// Prompts or tokens.
-    pub work: Work,
-    /// Users.
-    pub users: u64,
-    /// Tokens of a prompt or a context.
-    pub tokens: u64,
-    /// Whether the embedding is part of the stage.
-    pub is_first: bool,
-    /// Whether the logits are.
-    pub is_last: bool,
-    /// What its layers are, in a model with recurrences.
-    pub hybrid: Option<HybridLayers>,
-    /// Its layers.
-    pub layers: u64,
-}
+pub(super) use super::work::{Pass, Work};
 
 /// What it takes of the chip.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -109,12 +35,6 @@ pub(super) struct ChipTime {
     pub products: f64,
     /// Of an RDU, where both ways to write attention were compiled: queries as rows were the faster one.
     pub by_rows: Option<bool>,
-}
-
-impl Pass {
-    fn phase(&self) -> Phase {
-        if self.work == Work::Prompts { Phase::Prefill } else { Phase::Decode }
-    }
 }
 
 /// Passes that were simulated on a chip, so that each is simulated once.
@@ -220,6 +140,9 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
             if stack.groups_heads {
                 gpu.serving.most_grouped = gpu.serving.most_grouped.max(gpu.serving.group_tile);
             }
+            // Programmatic launches: a kernel's start is under the end of the one before it.
+            gpu.launch.graph_gap_us *= 1.0 - stack.hidden_launches;
+            gpu.launch.ramp_us *= 1.0 - stack.hidden_launches;
             // The stack has a host time of its own.
             gpu.launch.host_us = 0.0;
         }
@@ -346,13 +269,9 @@ fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Dia
     let latent = service.architecture.extras.latent;
     let mut sum = ChipTime { static_w: gpu.energy.static_w, ..ChipTime::default() };
     if pass.is_first || pass.is_last {
-        let plain = Service {
-            architecture: Architecture {
-                extras: Extras { latent: None, ..service.architecture.extras },
-                ..service.architecture
-            },
-            ..service.clone()
-        };
+        let extras = Extras { latent: None, experts: None, dense_layers: 0, ..service.architecture.extras };
+        let architecture = Architecture { extras, ..service.architecture };
+        let plain = Service { architecture, expert_ranks: None, ..service.clone() };
         let workload = graph_of(&plain, pass, FUSED, 0)?;
         sum = kernels(gpu, &plain, pass, &workload, 0)?;
     }

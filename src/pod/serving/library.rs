@@ -1,24 +1,14 @@
 //! Layers of models that no graph of a chip's part has, as lists of an inference library's kernels: latent attention (DeepSeek-V2,
 //! arXiv:2405.04434), and experts that all chips which serve together share out, whatever divides the attention.
 
-use super::chip::{Pass, Work};
+use super::ranks::ExpertRanks;
 use super::service::{ELEMENT, Service};
+use super::work::{Pass, Work};
 use crate::arch::Gpu;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, Case, Experts, KernelCall, LatentCall, ProductFormat, Skew, kernel_cost, product_seconds};
 use crate::model::Latent;
 use crate::units::Dtype;
-
-/// How chips that serve together share experts out: as many chips as have the attention, in another division.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExpertRanks {
-    /// Chips that share the matrices of an expert.
-    pub tensor: u64,
-    /// Groups of them, each of which has experts of its own.
-    pub groups: u64,
-    /// Format of the experts' products.
-    pub format: ProductFormat,
-}
 
 /// Seconds and joules without static power, kernel by kernel.
 #[derive(Debug, Clone, Copy, Default)]
@@ -80,17 +70,6 @@ impl<'g> Kernels<'g> {
     }
 }
 
-/// The format of products with matrices of the layers.
-pub(super) fn format_of(service: &Service) -> ProductFormat {
-    let stored = service.storage.weights.as_ref().map(|format| format.format.as_str());
-    match (&service.activations, stored) {
-        (Some(_), Some("nvfp4")) => ProductFormat::Nvfp4,
-        (Some(of), _) if of.is_by_token => ProductFormat::Fp8Block,
-        (Some(of), _) => ProductFormat::named(&of.dtype).unwrap_or(ProductFormat::Plain(Dtype::Bf16)),
-        (None, _) => ProductFormat::Plain(Dtype::Bf16),
-    }
-}
-
 /// Norms and latent attention of a layer on a chip.
 ///
 /// # Errors
@@ -98,7 +77,7 @@ pub(super) fn format_of(service: &Service) -> ProductFormat {
 pub(super) fn latent_attention(gpu: &Gpu, service: &Service, of: &Latent, pass: &Pass) -> Result<Sum, Diagnostic> {
     let share = service.share();
     let (hidden, heads, rows) = (share.hidden, share.heads, pass.work.rows(pass.users, pass.tokens));
-    let format = format_of(service);
+    let format = service.product_format();
     let from = of.query.unwrap_or(0);
     let mut kernels = Kernels::new(gpu);
     // The residual stream is added to and normed.
@@ -161,7 +140,7 @@ pub(super) fn feed(gpu: &Gpu, service: &Service, rows: u64) -> Result<Sum, Diagn
 }
 
 fn block(kernels: &mut Kernels<'_>, service: &Service, rows: u64, width: u64) -> Result<(), Diagnostic> {
-    let (hidden, format) = (service.architecture.hidden, format_of(service));
+    let (hidden, format) = (service.architecture.hidden, service.product_format());
     let up = service.architecture.feed_matrices() - 1;
     kernels.product(format, (rows, up * width, hidden))?;
     kernels.stream((up + 1) * rows * width, 4)?;

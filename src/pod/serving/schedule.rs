@@ -48,6 +48,8 @@ pub struct Limits {
     pub prompts_first: bool,
     /// Seconds of the engine's front end for each request before it can start, one request after the other.
     pub request_s: f64,
+    /// Seconds beside that, for many requests at a time.
+    pub first_s: f64,
 }
 
 impl Limits {
@@ -229,10 +231,10 @@ impl<'r> Replica<'r> {
 
     /// The front end takes what is sent, one request after the other.
     fn received(&mut self) {
-        let mut free = self.arrivals.last().copied().unwrap_or(0.0);
+        let mut free = self.arrivals.last().map_or(0.0, |last| last - self.limits.first_s);
         for &sent in &self.sent[self.arrivals.len()..] {
             free = free.max(sent) + self.limits.request_s;
-            self.arrivals.push(free);
+            self.arrivals.push(free + self.limits.first_s);
         }
     }
 

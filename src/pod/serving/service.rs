@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::parallel::{Parallel, Recompute, Schedule};
-use super::library::ExpertRanks;
+use super::ranks::ExpertRanks;
 use crate::diagnostics::Diagnostic;
 use crate::model::{
     ActivationFormat, Architecture, ExpertLoad, HybridLayers, Latent, LayerOrder, Mamba, Norm, Options, Phase,
@@ -14,7 +14,7 @@ use crate::model::{
 pub(super) const ELEMENT: u64 = 2;
 
 /// Most users of all replicas, or rows of a pass on all of them.
-pub(super) const MOST_ROWS: u64 = 1 << 16;
+pub(super) const MOST_ROWS: u64 = 1 << 17;
 
 /// A model and its division over chips, checked.
 #[derive(Debug, Clone)]

@@ -16,7 +16,7 @@ use crate::diagnostics::Diagnostic;
 /// What a trace is run under; what is not given follows from the memory of a chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// Requests that a replica runs at one time.
+    /// Requests that a replica runs at one time; 0 for all users of a closed loop.
     pub users: u64,
     /// Tokens whose keys and values a replica holds at one time.
     pub kv_tokens: Option<u64>,
@@ -173,6 +173,7 @@ pub fn stream(
         concurrency: None,
         prompts_first: stack.prompts_first,
         request_s: stack.request_us / 1e6,
+        first_s: stack.first_us / 1e6,
     };
     // The least prefill is of what is not at hand, or of what is.
     let parts = [limits.cached(shortest), shortest - limits.cached(shortest)];
@@ -292,6 +293,17 @@ fn notes(
 }
 
 impl Policy {
+    /// The same under an engine's scheduler, as far as nothing else is asked for.
+    #[must_use]
+    pub fn under(&self, stack: &Stack, replicas: u64) -> Self {
+        let users = match (self.users, self.concurrency) {
+            (0, Some(all)) => all.div_ceil(replicas.max(1)),
+            (0, None) => 1,
+            (users, _) => users,
+        };
+        Self { users, chunk: self.chunk.or(stack.pass_tokens.filter(|_| stack.mixes_prompts)), ..*self }
+    }
+
     /// A closed loop under an engine's scheduler: so many users of each of `replicas` replicas.
     pub fn closed(stack: &Stack, users: u64, replicas: u64) -> Self {
         let pass = stack.pass_tokens.unwrap_or(PREFILL_TOKENS);

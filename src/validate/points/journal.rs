@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::run::Simulated;
+use super::simulated::Simulated;
 use crate::diagnostics::Diagnostic;
 
 /// The file's name in the directory of `--out`.

@@ -8,6 +8,7 @@ mod plan;
 mod report;
 mod row;
 mod run;
+mod simulated;
 
 pub use plan::Sources;
 pub use run::{Points, Progress};

@@ -6,7 +6,7 @@ use super::row::{Row, Serving, Workers};
 use crate::arch::{AnyChip, Gpu};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
-use crate::model::{ActivationFormat, StorageFormat};
+use crate::model::StorageFormat;
 use crate::pod::{ExpertRanks, LoopRequests, Parallel, Policy, Request, Service, Stack, StackKind, System};
 use crate::units::Dtype;
 
@@ -33,6 +33,9 @@ pub(super) struct Setup {
     pub(super) stack: Stack,
     pub(super) service: Service,
 }
+
+/// Makers of models whose fp8 and NVFP4 checkpoints are NVIDIA's.
+const SCALED_CACHES: [&str; 2] = ["meta-llama/", "nvidia/"];
 
 /// A closed loop on a setup.
 #[derive(Debug, Clone, Copy)]
@@ -115,8 +118,7 @@ fn in_precision(row: &Row, system: &System, service: &mut Service) -> Result<(),
     };
     if row.precision == "int4" {
         // Of experts alone.
-        (service.storage.weights, service.activations) = (None, None);
-        service.storage.others.clear();
+        service.set_format(ProductFormat::Plain(Dtype::Bf16), false);
         return Ok(());
     }
     let format = match (row.precision.as_str(), row.formats.0.as_str()) {
@@ -130,18 +132,19 @@ fn in_precision(row: &Row, system: &System, service: &mut Service) -> Result<(),
         Diagnostic::new(title)
     };
     let format = format.ok_or_else(unknown)?;
-    service.storage.others.clear();
-    (service.storage.weights, service.activations) = match format {
-        ProductFormat::Plain(dtype) if dtype.bytes() > 1 => (None, None),
-        ProductFormat::Plain(dtype) => narrow(dtype.name(), dtype.name(), false),
-        ProductFormat::Fp8Block => narrow("fp8_e4m3", "fp8_e4m3", true),
-        ProductFormat::Nvfp4 if gpu.sm.fp4_macs.is_some() => narrow("nvfp4", "fp8_e4m3", false),
-        // On chips that do not multiply four bits, of experts alone.
-        ProductFormat::Nvfp4 | ProductFormat::Mxfp4Weights if service.architecture.extras.experts.is_some() => {
-            (None, None)
-        }
-        ProductFormat::Nvfp4 | ProductFormat::Mxfp4Weights => (Some(StorageFormat::new("mxfp4")), None),
+    // What NVIDIA quantises has scales for keys and values in fp8 too [M ModelOpt]; others keep the type of the model.
+    let is_narrow = matches!(format, ProductFormat::Plain(Dtype::Fp8E4m3) | ProductFormat::Nvfp4);
+    let has_scales = SCALED_CACHES.iter().any(|maker| row.model.starts_with(maker));
+    if is_narrow && has_scales && service.architecture.extras.latent.is_none() {
+        service.storage.cache = Some(StorageFormat::new("fp8_e4m3"));
+    }
+    let is_of_experts_alone = gpu.sm.fp4_macs.is_none() && service.architecture.extras.experts.is_some();
+    let of_layers = match format {
+        // On chips that do not multiply four bits.
+        ProductFormat::Nvfp4 | ProductFormat::Mxfp4Weights if is_of_experts_alone => ProductFormat::Plain(Dtype::Bf16),
+        other => other,
     };
+    service.set_format(of_layers, gpu.sm.fp4_macs.is_some());
     Ok(())
 }
 
@@ -157,10 +160,4 @@ fn expert_format(row: &Row, gpu: &Gpu, service: &Service) -> Result<ProductForma
         other => ProductFormat::named(other)
             .ok_or_else(|| Diagnostic::new(format!("experts' products in {other:?} are not modelled")))?,
     })
-}
-
-/// Matrices of a format, and activations that are quantised to a data type.
-fn narrow(stored: &str, dtype: &str, is_by_token: bool) -> (Option<StorageFormat>, Option<ActivationFormat>) {
-    let activations = ActivationFormat { dtype: dtype.to_owned(), is_by_token };
-    (Some(StorageFormat::new(stored)), Some(activations))
 }

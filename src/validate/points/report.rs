@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::run::{RefusedRow, SetPart, SetReport, SetRow};
 use super::super::score::Score;
 use super::row::{Row, Unread};
-use super::run::Simulated;
+use super::simulated::Simulated;
 use crate::arch::Quality;
 
 /// A set, its quantity, and the figures of a row.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::run::SetReport;
@@ -14,20 +13,12 @@ use super::journal::Journal;
 use super::plan::{self, Loop, Setup, Sources};
 use super::report;
 use super::row::{self, Row, Unread};
+use super::simulated::Simulated;
 use crate::diagnostics::Diagnostic;
 use crate::pod::{self, Grid, Range, Server, Service, System};
 
 /// Hears of rows that are done, of how many.
 pub type Progress<'p> = &'p (dyn Fn(usize, usize) + Sync);
-
-/// What came of a row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) enum Simulated {
-    /// Mean seconds to the first token, and of a token behind it.
-    Times { ttft_s: f64, token_s: f64 },
-    /// Why it cannot be simulated.
-    Refused(String),
-}
 
 /// Rows of files of measured serving points.
 #[derive(Debug, Default)]
