@@ -4,6 +4,7 @@
 //! model as in training. `docs/serving.md` has the rules.
 
 mod chip;
+mod divided;
 mod experts;
 mod grid;
 mod library;
@@ -23,6 +24,7 @@ mod stream;
 mod time;
 mod work;
 
+pub use divided::{Divided, WorkerPool, divided};
 pub use grid::{Grid, Range};
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};
 pub use mixed::{Chunk, Mixed};

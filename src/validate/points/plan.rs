@@ -7,7 +7,10 @@ use crate::arch::{AnyChip, Gpu};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
 use crate::model::StorageFormat;
-use crate::pod::{ExpertRanks, LoopRequests, Parallel, Policy, Request, Service, Stack, StackKind, System};
+use crate::pod::{
+    self, Divided, ExpertRanks, Grid, LoopRequests, Parallel, Policy, Range, Request, Server, Service, Stack,
+    StackKind, System, WorkerPool,
+};
 use crate::units::Dtype;
 
 /// Where systems and models of files come from.
@@ -34,7 +37,7 @@ pub(super) struct Setup {
     pub(super) service: Service,
 }
 
-/// Makers of models whose fp8 and NVFP4 checkpoints are NVIDIA's.
+/// Makers of models whose fp8 checkpoints are NVIDIA's, as all of NVFP4 are.
 const SCALED_CACHES: [&str; 2] = ["meta-llama/", "nvidia/"];
 
 /// A closed loop on a setup.
@@ -67,17 +70,83 @@ impl Loop {
     }
 }
 
-/// A setup of the chips of an aggregated row.
+/// What a row is simulated as.
+pub(super) enum Planned {
+    /// The same chips take prompts and tokens.
+    Aggregated(Setup, Loop),
+    /// Workers of their own.
+    Disaggregated(Box<TwoKinds>),
+}
+
+/// Workers of prompts and of tokens, and the loop of all users.
+#[derive(Debug)]
+pub(super) struct TwoKinds {
+    pub(super) prefill: (Workers, Setup),
+    pub(super) decode: (Workers, Setup),
+    pub(super) of: Loop,
+}
+
+/// What a row is simulated as.
 ///
 /// # Errors
 /// Why it cannot be simulated.
-pub(super) fn aggregated(row: &Row, system: &Arc<System>, model: &Service) -> Result<(Setup, Loop), Diagnostic> {
+pub(super) fn planned(row: &Row, system: &Arc<System>, model: &Service) -> Result<Planned, Diagnostic> {
     match &row.serving {
         Serving::Aggregated(workers) => {
-            let setup = setup(row, workers, system, model)?;
-            Ok((setup, Loop::new(workers.batch, (row.prompt, row.output))))
+            let of = Loop::new(workers.batch, (row.prompt, row.output));
+            Ok(Planned::Aggregated(setup(row, workers, system, model)?, of))
         }
-        Serving::Disaggregated { .. } => Err(Diagnostic::new("workers of prompts and of tokens are not modelled yet")),
+        Serving::Disaggregated { prefill, decode, users } => Ok(Planned::Disaggregated(Box::new(TwoKinds {
+            prefill: (*prefill, setup(row, prefill, system, model)?),
+            decode: (*decode, setup(row, decode, system, model)?),
+            of: Loop::new(*users, (row.prompt, row.output)),
+        }))),
+    }
+}
+
+impl TwoKinds {
+    /// Mean seconds to the first token, and of a token behind it.
+    ///
+    /// # Errors
+    /// What the simulation of either kind refuses.
+    pub(super) fn simulated(&self) -> Result<(f64, Option<f64>), Diagnostic> {
+        let requests = self.of.requests;
+        let grid = |(workers, setup): &(Workers, Setup), prompts: bool| -> Result<Grid, Diagnostic> {
+            let server = Server::new(&setup.system, &setup.stack, &setup.service)?;
+            let most_context = if prompts { requests.prompt.1 } else { requests.prompt.1 + requests.output.1 };
+            let most_users = if prompts { 1 } else { workers.batch };
+            let range = Range { most_users, prompts: requests.prompt, most_context, chunk: None };
+            Grid::new(&server, &setup.service, &range)
+        };
+        let (of_prompts, of_tokens) = (grid(&self.prefill, true)?, grid(&self.decode, false)?);
+        let pool = |(workers, _): &(Workers, Setup)| (workers.count, workers.dp, workers.batch);
+        let worker = |of: &(Workers, Setup), grid| {
+            let (count, replicas, batch) = pool(of);
+            WorkerPool { count, replicas, batch, grid }
+        };
+        let setup = &self.prefill.1;
+        let levels = &setup.system.levels;
+        let chips = |(workers, _): &(Workers, Setup)| workers.count * workers.tp * workers.dp * workers.pp;
+        // Workers that do not fit a node together are on nodes of their own.
+        let fits = levels.first().is_some_and(|node| chips(&self.prefill) + chips(&self.decode) <= node.members);
+        let level = if fits { levels.first() } else { levels.last() };
+        let level = level.ok_or_else(|| Diagnostic::new(format!("{} has no links", setup.system.name)))?;
+        let bytes = setup.service.kv_bytes_per_token() as f64;
+        // The chips of a node share what leaves it.
+        let sharing = if fits { 1 } else { levels.first().map_or(1, |node| node.members) };
+        let rate = level.member_gb_per_s() * 1e9 / sharing as f64;
+        let divided = Divided {
+            prefill: worker(&self.prefill, &of_prompts),
+            decode: worker(&self.decode, &of_tokens),
+            users: self.of.users,
+            transfer_s: (level.message_us / 1e6, bytes / rate),
+            first_s: (setup.stack.first_us + setup.stack.request_us) / 1e6,
+        };
+        let answers = pod::divided(&requests.drawn(), &divided);
+        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let tokens: Vec<f64> = answers.iter().filter_map(|answer| answer.token_s).collect();
+        let ttft_s = mean(answers.iter().map(|answer| answer.ttft_s).collect());
+        Ok((ttft_s, (!tokens.is_empty()).then(|| mean(tokens))))
     }
 }
 
@@ -133,9 +202,12 @@ fn in_precision(row: &Row, system: &System, service: &mut Service) -> Result<(),
     };
     let format = format.ok_or_else(unknown)?;
     // What NVIDIA quantises has scales for keys and values in fp8 too [M ModelOpt]; others keep the type of the model.
-    let is_narrow = matches!(format, ProductFormat::Plain(Dtype::Fp8E4m3) | ProductFormat::Nvfp4);
-    let has_scales = SCALED_CACHES.iter().any(|maker| row.model.starts_with(maker));
-    if is_narrow && has_scales && service.architecture.extras.latent.is_none() {
+    let is_scaled = match format {
+        ProductFormat::Nvfp4 => gpu.sm.fp4_macs.is_some(),
+        ProductFormat::Plain(Dtype::Fp8E4m3) => SCALED_CACHES.iter().any(|maker| row.model.starts_with(maker)),
+        _ => false,
+    };
+    if is_scaled {
         service.storage.cache = Some(StorageFormat::new("fp8_e4m3"));
     }
     let is_of_experts_alone = gpu.sm.fp4_macs.is_none() && service.architecture.extras.experts.is_some();

@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::run::SetReport;
 use super::journal::Journal;
-use super::plan::{self, Loop, Setup, Sources};
+use super::plan::{self, Loop, Planned, Setup, Sources, TwoKinds};
 use super::report;
 use super::row::{self, Row, Unread};
 use super::simulated::Simulated;
@@ -69,6 +69,7 @@ impl Points {
     ) -> Result<Vec<SetReport>, Diagnostic> {
         let mut found: Vec<Option<Simulated>> = vec![None; self.rows.len()];
         let mut setups: BTreeMap<String, (Setup, Vec<Wanted>)> = BTreeMap::new();
+        let mut apart: Vec<(usize, Box<TwoKinds>, String)> = Vec::new();
         let mut systems: BTreeMap<&str, Result<Arc<System>, Diagnostic>> = BTreeMap::new();
         let mut models: BTreeMap<&str, Result<Service, Diagnostic>> = BTreeMap::new();
         for (at, row) in self.rows.iter().enumerate() {
@@ -76,11 +77,15 @@ impl Points {
             let system = systems.entry(&row.system).or_insert_with(|| (sources.system)(&row.system).map(Arc::new));
             let model = models.entry(&row.model).or_insert_with(|| (sources.model)(&row.model));
             let planned = match (system, model) {
-                (Ok(system), Ok(model)) => plan::aggregated(row, system, model),
+                (Ok(system), Ok(model)) => plan::planned(row, system, model),
                 (Err(error), _) | (_, Err(error)) => Err(error.clone()),
             };
             match planned {
-                Ok((setup, of)) => {
+                Ok(Planned::Disaggregated(kinds)) => {
+                    let inputs = format!("{} {:?} {kinds:?}", env!("CARGO_PKG_VERSION"), row.system);
+                    apart.push((at, kinds, format!("{:032x}", xxh3_128(inputs.as_bytes()))));
+                }
+                Ok(Planned::Aggregated(setup, of)) => {
                     let name = format!("{:?} {:?} {:?}", row.system, setup.stack, setup.service);
                     let (_, list) = setups.entry(name).or_insert_with(|| (setup, Vec::new()));
                     list.push(Wanted { at, of, key: String::new() });
@@ -98,9 +103,14 @@ impl Points {
                 found[wanted.at] = known.get(&wanted.key).cloned();
             }
         }
+        for (at, _, key) in &apart {
+            found[*at] = known.get(key).cloned();
+        }
+        let open_apart = apart.iter().filter(|(at, ..)| found[*at].is_none()).count();
         let is_open = |wanted: &&Wanted| found[wanted.at].is_none();
-        let done =
-            AtomicUsize::new(self.rows.len() - setups.values().flat_map(|(_, list)| list).filter(is_open).count());
+        let done = AtomicUsize::new(
+            self.rows.len() - open_apart - setups.values().flat_map(|(_, list)| list).filter(is_open).count(),
+        );
         progress(done.load(Ordering::Relaxed), self.rows.len());
         let made: Vec<Vec<(usize, Simulated)>> = setups
             .par_iter()
@@ -123,7 +133,18 @@ impl Points {
                 open.par_iter().map(one).collect()
             })
             .collect::<Result<_, _>>()?;
-        for (at, simulated) in made.into_iter().flatten() {
+        let of_two = |(at, kinds, key): &(usize, Box<TwoKinds>, String)| -> Result<(usize, Simulated), Diagnostic> {
+            let simulated = match kinds.simulated() {
+                Ok((ttft_s, token_s)) => Simulated::Times { ttft_s, token_s: token_s.unwrap_or(ttft_s) },
+                Err(error) => Simulated::Refused(reason(&error)),
+            };
+            journal.append(&[(key, &simulated)])?;
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, self.rows.len());
+            Ok((*at, simulated))
+        };
+        let two: Vec<(usize, Simulated)> =
+            apart.par_iter().filter(|(at, ..)| found[*at].is_none()).map(of_two).collect::<Result<_, _>>()?;
+        for (at, simulated) in made.into_iter().flatten().chain(two) {
             found[at] = Some(simulated);
         }
         Ok(report::sets(&self.rows, &found, &self.sources.join("; ")))
