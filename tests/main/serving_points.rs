@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use rdusim::pod::{Cost, Grid, Limits, Request, RequestSize, Spread, replay};
+use rdusim::pod::{Cost, Divided, Grid, Limits, Request, RequestSize, Spread, WorkerPool, divided, replay};
 use serde_json::Value;
 
 /// A prompt takes a second, a step of any number of users a tenth.
@@ -85,6 +85,31 @@ fn those_that_run_wait_where_prompts_go_first() {
     // The second has three gaps: 0.1, a prompt and its step, 0.1.
     let longest = first.gaps.iter().map(|(seconds, _)| *seconds).fold(0.0, f64::max);
     near(longest, 1.1);
+}
+
+#[test]
+fn workers_of_prompts_hand_keys_and_values_to_workers_of_tokens() {
+    let grid = grid();
+    let worker = |batch: u64| WorkerPool { count: 1, replicas: 1, batch, grid: &grid };
+    let of = |users: u64| Divided {
+        prefill: worker(1),
+        decode: worker(4),
+        users,
+        // A quarter of a second, and 1/32 for each of the 8 tokens.
+        transfer_s: (0.25, 0.03125),
+        first_s: 0.0,
+    };
+    let one = divided(&requests(2, 3), &of(1));
+    for answer in &one {
+        near(answer.ttft_s, 1.5);
+        near(answer.token_s.expect("more than a token"), 0.1);
+        near(answer.latency_s, 1.7);
+    }
+    // The second prompt waits for the first; tokens of the one are made beside the prompt of the other.
+    let two = divided(&requests(2, 3), &of(2));
+    near(two[0].ttft_s, 1.5);
+    near(two[0].latency_s, 1.7);
+    near(two[1].ttft_s, 2.5);
 }
 
 #[test]

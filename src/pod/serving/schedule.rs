@@ -288,7 +288,7 @@ impl<'r> Replica<'r> {
         if users > 0 && !waits {
             self.done.gaps.push((self.held_s, users));
         }
-        self.held_s = if waits { self.held_s } else { 0.0 };
+        self.held_s = if waits && users > 0 { self.held_s } else { 0.0 };
         for active in self.active.iter_mut().filter(|_| !waits) {
             let given = self.limits.drafted.as_ref().map_or(1, |drafted| drafted.given(&mut self.rng)).min(active.left);
             active.left -= given;

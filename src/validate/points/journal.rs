@@ -22,7 +22,29 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Serialize, Deserialize)]
 struct Record {
     key: String,
-    simulated: Simulated,
+    /// Bits of seconds to the first token and of a token behind it: no rounding on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    times: Option<[u64; 2]>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    reason: String,
+}
+
+impl Record {
+    fn new(key: &str, simulated: &Simulated) -> Self {
+        let (times, reason) = match simulated {
+            Simulated::Times { ttft_s, token_s } => (Some([ttft_s.to_bits(), token_s.to_bits()]), String::new()),
+            Simulated::Refused(reason) => (None, reason.clone()),
+        };
+        Self { key: key.to_owned(), times, reason }
+    }
+
+    fn simulated(self) -> (String, Simulated) {
+        let simulated = match self.times.map(|times| times.map(f64::from_bits)) {
+            Some([ttft_s, token_s]) => Simulated::Times { ttft_s, token_s },
+            None => Simulated::Refused(self.reason),
+        };
+        (self.key, simulated)
+    }
 }
 
 /// An open journal; without a file nothing is kept.
@@ -46,7 +68,7 @@ impl Journal {
             file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
         }
         let text = String::from_utf8_lossy(&bytes);
-        let done = text.lines().filter_map(read).map(|record| (record.key, record.simulated)).collect();
+        let done = text.lines().filter_map(read).map(Record::simulated).collect();
         let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(|error| failed(&error))?;
         if !bytes.is_empty() && !bytes.ends_with(b"\n") {
             file.write_all(b"\n").map_err(|error| failed(&error))?;
@@ -62,7 +84,7 @@ impl Journal {
         let Some((path, file)) = &self.0 else { return Ok(()) };
         let mut lines = String::new();
         for &(key, simulated) in rows {
-            let record = Record { key: key.to_owned(), simulated: simulated.clone() };
+            let record = Record::new(key, simulated);
             // Plain data: it can be written.
             let text = serde_json::to_string(&record).unwrap_or_default();
             lines += &format!("{:016x} {text}\n", xxh3_64(text.as_bytes()));

@@ -1,9 +1,7 @@
 //! What comes of a row.
 
-use serde::{Deserialize, Serialize};
-
 /// What came of a row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Simulated {
     /// Mean seconds to the first token, and of a token behind it.
     Times { ttft_s: f64, token_s: f64 },
