@@ -138,6 +138,8 @@ impl Base {
                 tokens: of.tokens,
                 accept: of.accept,
             }),
+            dtype: None,
+            kv_dtype: None,
             expert_load: self.expert_load.as_deref(),
             stage_layers: None,
         }
@@ -256,6 +258,7 @@ pub(crate) fn pod_requests(py: Python<'_>, request: &str) -> PyResult<Texts> {
             prefix_share: request.prefix_share,
             chunk: request.prefill_chunk,
             seed: request.seed,
+            concurrency: None,
         };
         let list = list(&request)?;
         let known = request.grid.as_ref().map(|path| Grid::read(&path.display().to_string(), &text(path)?));

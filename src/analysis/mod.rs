@@ -7,6 +7,7 @@ mod execute;
 mod failure;
 mod pod;
 mod pod_search;
+mod points;
 mod preset;
 mod proof;
 mod recorded;
@@ -19,6 +20,7 @@ pub use execute::{Execution, Source, Stage, configurations, execute, graph_on, r
 pub use failure::Failure;
 pub use pod::{PodRequest, pod, stragglers};
 pub use pod_search::{SearchRequest, pod_search};
+pub use points::{PointsRequest, points};
 pub use preset::{ModelRequest, model_text};
 pub use proof::{ProofFile, ProofInputs, check, prove, proved, summary};
 pub use recorded::document;

@@ -223,6 +223,19 @@ pub(super) fn model(name: &str, keeps_experts: bool, is_trained: bool) -> Result
     Ok(Checkpoint { name, architecture, sequence, positions, storage, activations: None, notes })
 }
 
+/// A model whose layers may be a library's kernels: latent attention and experts beside layers without are served too.
+pub(super) fn served_model(name: &str) -> Result<Checkpoint, Diagnostic> {
+    if !Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+        return model(name, true, false);
+    }
+    let found = import::checkpoint(Path::new(name), true, false)?;
+    let plain = Extras { latent: None, ..found.architecture.extras };
+    match not_modelled(&Architecture { extras: plain, ..found.architecture }, false) {
+        Some(part) => Err(not_on_many_chips(name, &found.name, part)),
+        None => Ok(found),
+    }
+}
+
 /// The part of a model that is not modelled on many chips; serving has graphs of layers, training has lists of kernels too.
 fn not_modelled(architecture: &Architecture, is_trained: bool) -> Option<&'static str> {
     let extras = architecture.extras;

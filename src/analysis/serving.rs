@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::pod::{density, expert_load, model};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
+use crate::gpu::ProductFormat;
 use crate::import::Checkpoint;
 use crate::input::Override;
-use crate::model::{Phase, Position};
+use crate::model::{Phase, Position, StorageFormat};
 use crate::pod::{
-    self, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind, Streamed,
-    System, serve, serving_memory, serving_remedies,
+    self, ExpertRanks, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind,
+    Streamed, System, serve, serving_memory, serving_remedies,
 };
 
 /// What is served on which system.
@@ -39,6 +40,10 @@ pub struct ServingRequest<'a> {
     pub sparsity: Option<f64>,
     /// A model that drafts tokens, which the other verifies.
     pub draft: Option<DraftRequest<'a>>,
+    /// Format of the layers' products, as `fp8` or `nvfp4`; what the checkpoint says if not given.
+    pub dtype: Option<&'a str>,
+    /// Format of keys and values, as `fp8_e4m3`; what the checkpoint says if not given.
+    pub kv_dtype: Option<&'a str>,
     /// How tokens fall on experts: a word or a file; at random if not given.
     pub expert_load: Option<&'a str>,
     /// Layers of each stage, as `7,8,7`; equal shares if not given.
@@ -97,6 +102,7 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
             parallel,
             density,
             expert_load,
+            expert_ranks: None,
             storage,
             activations,
             stage_layers,
@@ -110,12 +116,42 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
             Some(Speculation { draft: service(named(model)?, None, None), tokens, accept })
         }
     };
-    let service = Service { parallel, ..service(checkpoint, density(request.sparsity)?, stage_layers) };
+    let mut service = Service { parallel, ..service(checkpoint, density(request.sparsity)?, stage_layers) };
+    in_formats(request, &system, &mut service)?;
     service.check()?;
     if let Some(speculation) = &speculation {
         speculation.check(&service)?;
     }
     Ok(Opened { system, stack, service, speculation, sequence })
+}
+
+/// Sets what `--dtype` and `--kv-dtype` say, and has the result say it.
+fn in_formats(request: &ServingRequest<'_>, system: &System, service: &mut Service) -> Result<(), Diagnostic> {
+    if let Some(name) = request.dtype {
+        let format = ProductFormat::named(name).ok_or_else(|| {
+            Diagnostic::new(format!("`--dtype` is {name:?}, which is no format of products"))
+                .with_help("expected bf16, fp8, fp8_block, int8, nvfp4 or w4a16_mxfp4")
+        })?;
+        let multiplies = matches!(&system.chip, AnyChip::Gpu(gpu) if gpu.sm.fp4_macs.is_some());
+        service.set_format(format, multiplies);
+        let Parallel { tp, dp, experts, .. } = service.parallel;
+        if service.architecture.extras.experts.is_some() {
+            let tensor = (tp * dp).checked_div(experts.ep).unwrap_or(1);
+            service.expert_ranks = Some(ExpertRanks { tensor, groups: experts.ep, format });
+        }
+        service.notes.push(format!("products with the layers' matrices are of {} (`--dtype`)", format.name()));
+    }
+    if let Some(name) = request.kv_dtype {
+        let known = ["bf16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "int4"];
+        if !known.contains(&name) {
+            let title = format!("`--kv-dtype` is {name:?}, which is no format of keys and values");
+            return Err(Diagnostic::new(title).with_help(format!("expected {}", known.join(", "))));
+        }
+        let stored = if name == "fp8" { "fp8_e4m3" } else { name };
+        service.storage.cache = (stored != "bf16").then(|| StorageFormat::new(stored));
+        service.notes.push(format!("keys and values are stored as {stored} (`--kv-dtype`)"));
+    }
+    Ok(())
 }
 
 /// Layers of stages that serve: whole ones.
@@ -176,7 +212,8 @@ pub fn requests<T>(
     let request = ServingRequest { sequence: longest, ..request.clone() };
     let Opened { system, stack, service, speculation, .. } = opened(&request, noted)?;
     let model = (&service, speculation.as_ref());
-    let streamed = pod::stream(&system, &stack, model, list, policy, known)?;
+    let policy = policy.under(&stack, service.parallel.dp);
+    let streamed = pod::stream(&system, &stack, model, list, &policy, known)?;
     Ok(then(&system, &stack, &service, &streamed))
 }
 

@@ -387,7 +387,7 @@ pub(super) struct ModelArgs {
     #[arg(
         long,
         value_name = "FORMAT",
-        help = "Store the layers' matrices as FORMAT[:GROUP]: int4, int8, fp8_e4m3, fp8_e5m2, mxfp8, mxfp4; GROUP elements share a scale"
+        help = "Store the layers' matrices as FORMAT[:GROUP]: int4, int8, fp8_e4m3, fp8_e5m2, mxfp8, mxfp4, nvfp4; GROUP elements share a scale"
     )]
     pub(super) weight_storage: Option<StorageFormat>,
     /// Store the keys and values of the context so when decoding

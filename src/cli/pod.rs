@@ -65,6 +65,9 @@ pub(super) struct RequestArgs {
     /// Requests that arrive at random, so many a second on average
     #[arg(long, value_name = "RATE")]
     pub(super) arrivals: Option<f64>,
+    /// A closed loop: so many users of all replicas, each of whom sends a request when the last one is answered
+    #[arg(long, value_name = "USERS", conflicts_with = "arrivals", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(super) concurrency: Option<u64>,
     /// Of these, how many [default: 1000]
     #[arg(long, value_name = "N")]
     pub(super) requests: Option<u64>,
@@ -101,6 +104,7 @@ impl RequestArgs {
         let options = [
             ("--trace", self.trace.is_some()),
             ("--arrivals", self.arrivals.is_some()),
+            ("--concurrency", self.concurrency.is_some()),
             ("--requests", self.requests.is_some()),
             ("--prompt-tokens", self.prompt_tokens.is_some()),
             ("--output-tokens", self.output_tokens.is_some()),
@@ -158,9 +162,16 @@ pub(super) struct PodArgs {
     /// Software, one of the system file's stacks [default: the first, and a note says so]
     #[arg(long, value_name = "NAME")]
     pub(super) stack: Option<String>,
-    /// Sequences of a step; users; requests that run at one time on a replica
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(super) batch: u64,
+    /// Sequences of a step; users; requests that run at one time on a replica [default: 1; of a closed loop all users]
+    #[arg(long, value_name = "N")]
+    pub(super) batch: Option<u64>,
+    /// Serving: format of products with the layers' matrices: bf16, fp8, fp8_block, int8, nvfp4 or w4a16_mxfp4 [default: the
+    /// checkpoint's]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) dtype: Option<String>,
+    /// Serving: format of keys and values: bf16, fp8, fp8_e4m3, fp8_e5m2, int8 or int4 [default: the checkpoint's]
+    #[arg(long, value_name = "FORMAT")]
+    pub(super) kv_dtype: Option<String>,
     /// Sequences of a micro-batch; users of a replica that go through a stage together [default: 1; of prefill and decode,
     /// so many that every stage has some; with `--search` what it finds]
     #[arg(long, value_name = "N")]
@@ -206,6 +217,10 @@ pub(super) struct PodArgs {
 
 /// Simulates a training step and shows it.
 pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
+    if args.dtype.is_some() || args.kv_dtype.is_some() {
+        let title = "`--dtype` and `--kv-dtype` are for `--phase prefill`, `decode` and `requests`";
+        return Err(Diagnostic::new(title).with_help("leave them out").into());
+    }
     if args.draft.draft.is_some() {
         let title = "`--draft` is for `--phase decode` and `requests`";
         return Err(Diagnostic::new(title).with_help("leave `--draft` out").into());
@@ -217,7 +232,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         model: &args.model,
         parallel: args.parallel.as_deref().unwrap_or_default(),
         stack: args.stack.as_deref(),
-        batch: args.batch,
+        batch: args.batch.unwrap_or(1),
         micro_batch: args.micro_batch.unwrap_or(1),
         sequence: args.seq,
         sparsity: args.sparsity,

@@ -63,11 +63,13 @@ fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> Serving
         parallel: args.parallel.as_deref().unwrap_or_default(),
         stack: args.stack.as_deref(),
         phase,
-        batch: args.batch,
+        batch: args.batch.unwrap_or(1),
         micro_batch: args.micro_batch,
         sequence: args.seq,
         sparsity: args.sparsity,
         draft: draft(&args.draft),
+        dtype: args.dtype.as_deref(),
+        kv_dtype: args.kv_dtype.as_deref(),
         expert_load: args.expert_load.as_deref(),
         stage_layers: args.stage_layers.as_deref(),
     }
@@ -97,6 +99,14 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
     let of = &args.requests;
     let list = match (&of.trace, of.arrivals) {
         (Some(path), _) => pod::read_trace(&path.display().to_string(), &read(path)?)?,
+        (None, None) if of.concurrency.is_some() => pod::drawn(&Arrivals {
+            // Times of arrival have no meaning in a closed loop.
+            per_s: 1.0,
+            count: of.requests.unwrap_or(1000),
+            prompt: of.prompt_tokens.unwrap_or(1024),
+            output: of.output_tokens.unwrap_or(256),
+            seed: of.seed.unwrap_or(1),
+        })?,
         (None, Some(per_s)) => pod::drawn(&Arrivals {
             per_s,
             count: of.requests.unwrap_or(1000),
@@ -105,17 +115,19 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
             seed: of.seed.unwrap_or(1),
         })?,
         (None, None) => {
-            let title = "`--phase requests` needs `--trace FILE` or `--arrivals RATE`";
+            let title = "`--phase requests` needs `--trace FILE`, `--arrivals RATE` or `--concurrency USERS`";
             return Err(Diagnostic::new(title).into());
         }
     };
     let policy = Policy {
-        users: args.batch,
+        // Of a closed loop all users, unless it is said.
+        users: args.batch.unwrap_or(u64::from(of.concurrency.is_none())),
         kv_tokens: of.kv_tokens,
         prefill_tokens: of.prefill_tokens.unwrap_or(8192),
         prefix_share: of.prefix_share.unwrap_or(0.0),
         chunk: of.prefill_chunk,
         seed: of.seed.unwrap_or(1),
+        concurrency: of.concurrency,
     };
     let known = of.grid.as_ref().map(|path| pod::Grid::read(&path.display().to_string(), &read(path)?)).transpose()?;
     let request = request(args, &sets, Phase::Decode);

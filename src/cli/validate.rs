@@ -4,20 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::analysis;
+use crate::analysis::{self, PointsRequest};
 use crate::arch::{self, Chip};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::pod;
 use crate::report;
 use crate::validate::{
-    PublishedSet, SetReport, Target, fit, gpu_chip, is_of_a_system, is_of_serving, layer_report,
+    Points, PublishedSet, SetReport, Target, fit, gpu_chip, is_of_a_system, is_of_points, is_of_serving, layer_report,
     validate as validate_set, validate_data,
 };
 
 use super::failure::Failure;
 use super::values::Format;
-use super::{output, progress};
+use super::{interrupt, output, progress};
 
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {
@@ -33,6 +33,9 @@ pub(super) struct ValidateArgs {
     /// Simulate the cases of this CSV file in place of the published sets (docs/validation.md)
     #[arg(long, value_name = "FILE", conflicts_with = "only")]
     pub(super) data: Vec<PathBuf>,
+    /// With --data of serving points: a directory of config.json files by the names of their models, / written --
+    #[arg(long, value_name = "DIR", requires = "data")]
+    pub(super) models: Option<PathBuf>,
     /// Also write JSON, CSV and pictures into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
@@ -82,16 +85,28 @@ fn show(args: &ValidateArgs, reports: &[SetReport]) -> Result<(), Failure> {
 /// Simulates the cases of a user's files.
 fn on_data(args: &ValidateArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    let mut texts = Vec::new();
+    let mut points = Points::default();
+    for path in &args.data {
+        let text = input::read_piped_text(path)
+            .map_err(|why| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display())))?;
+        let name = path.display().to_string();
+        if is_of_points(&text) {
+            points.add(&name, &text)?;
+        } else {
+            texts.push((name, text));
+        }
+    }
+    let mut reports = if points.is_empty() { Vec::new() } else { on_points(args, &sets, &points)? };
+    if texts.is_empty() {
+        return show(args, &reports);
+    }
     let given = match &args.arch {
         Some(path) if pod::is_system(path) => Some(Target::System(Box::new(pod::open(path, &sets)?))),
         Some(path) => Some(Target::Chip(arch::open(path, &sets)?)),
         None => None,
     };
-    let mut reports = Vec::new();
-    for path in &args.data {
-        let text = input::read_piped_text(path)
-            .map_err(|why| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display())))?;
-        let name = path.display().to_string();
+    for (name, text) in texts {
         let report = match &given {
             Some(target) => validate_data(&name, &text, target),
             None if is_of_serving(&text) => {
@@ -105,6 +120,18 @@ fn on_data(args: &ValidateArgs) -> Result<(), Failure> {
         reports.push(report?);
     }
     show(args, &reports)
+}
+
+/// Simulates measured serving points; an interrupt says what is kept.
+fn on_points(args: &ValidateArgs, sets: &[Override], points: &Points) -> Result<Vec<SetReport>, Failure> {
+    let request =
+        PointsRequest { system: args.arch.as_deref(), sets, models: args.models.as_deref(), out: args.out.as_deref() };
+    Ok(progress::counted("serving points", |tick| {
+        analysis::points(&request, points, &|done, all| {
+            interrupt::keeps_points(args.out.as_deref(), done, all);
+            tick(done, all);
+        })
+    })?)
 }
 
 /// Fits the vendor limits to some sets and shows them on all.

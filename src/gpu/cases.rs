@@ -64,6 +64,15 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
     Ok(cycles / gpu.clock_hz as f64)
 }
 
+/// Seconds of a product's kernel in a captured graph, behind the kernel that made its activations in their format.
+///
+/// # Errors
+/// A format that the tensor cores lack.
+pub fn product_seconds(gpu: &Gpu, format: ProductFormat, shape: (u64, u64, u64)) -> Result<f64, Diagnostic> {
+    let product = of_format(gpu, format, shape)?;
+    Ok(one(gpu, gemm::fastest(gpu, &product).cycles) / gpu.clock_hz as f64)
+}
+
 /// A kernel of so many cycles with its ramp, and the gap before it in a captured graph.
 fn one(gpu: &Gpu, cycles: f64) -> f64 {
     cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us)

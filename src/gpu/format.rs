@@ -82,7 +82,7 @@ impl ProductFormat {
     }
 
     /// Bytes of an element of the weights.
-    pub(super) fn weight_bytes(self) -> f64 {
+    pub fn weight_bytes(self) -> f64 {
         match self {
             Self::Mxfp4Weights => MXFP4_BYTES,
             other => other.activation_bytes(),

@@ -31,13 +31,15 @@ use crate::arch::{AttentionKernel, AttentionKind, Fusion, Gpu, Sharding};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
+use crate::units::Dtype;
 use crate::workload::{
-    EXPANSION_STEPS, GemmForm, OperatorId, OperatorKind, Phase, PrunedActivation, TensorId, Workload, most_elements,
+    EXPANSION_STEPS, GemmForm, Operator, OperatorId, OperatorKind, Phase, PrunedActivation, TensorId, Workload,
+    most_elements,
 };
 
 pub use self::account::bound_cycles;
 pub use self::calls::{KernelCall, KernelCost, kernel_cost};
-pub use self::cases::{Case, seconds};
+pub use self::cases::{Case, product_seconds, seconds};
 pub use self::experts::{Experts, Skew};
 pub use self::format::ProductFormat;
 pub use self::latent::LatentCall;
@@ -181,7 +183,8 @@ impl Timer<'_> {
             write_bytes: self.writes(),
             groups: Vec::new(),
         };
-        let all = product.count * product.m * product.n * product.k;
+        let product = self.in_four_bits(product, (a, b));
+        let all = form.instances * form.heads * form.m * form.n * form.k;
         let chosen = match (&weight.mask, &workload.tensors[operator.output].mask) {
             (Some(mask), _) => {
                 let chosen = sparse::weight(gpu, &product, mask, self.missing(b));
@@ -210,6 +213,7 @@ impl Timer<'_> {
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
         let expanded = self.expanded((a, form.n.div_ceil(EXPANDED_ROWS)), form.m);
         let mut time = self.with_expansion(time, expanded);
+        time.cycles += self.narrowing_cycles((a, b), (op, form.instances * form.heads * form.m * form.k));
         // The epilogue prunes when the products of its tile are done.
         time.cycles += self.pruning_operations() / (time.sms.max(1) * gpu.sm.vector_lanes) as f64;
         let mut timed = self.timed(time, reads, macs);
@@ -218,6 +222,43 @@ impl Timer<'_> {
         timed.zero_macs = zero_macs;
         timed.time.shape.push_str(&style.unwrap_or_default());
         timed
+    }
+
+    /// Whether the tensor cores multiply a second operand in its NVFP4 form: activations of eight bits are then narrowed to four by the
+    /// kernel that quantises them.
+    fn is_of_four_bits(&self, (a, b): (TensorId, TensorId)) -> bool {
+        let tensors = &self.workload.tensors;
+        let is_stored = tensors[b].packed.is_some_and(|packed| packed.format == ProductFormat::Nvfp4.name());
+        is_stored && tensors[a].dtype == Dtype::Fp8E4m3 && self.gpu.sm.fp4_macs.is_some()
+    }
+
+    /// Cycles of the kernel that narrows activations to four bits, with a scale for each 16, before the first product that reads them.
+    fn narrowing_cycles(&self, operands: (TensorId, TensorId), (op, elements): (OperatorId, u64)) -> f64 {
+        let first =
+            self.workload.operators.iter_enumerated().find(|(_, other)| other.inputs.first() == Some(&operands.0));
+        if !self.is_of_four_bits(operands) || first.is_none_or(|(first, _)| first != op) {
+            return 0.0;
+        }
+        let bytes = elements as f64 * (ProductFormat::Nvfp4.result_bytes() + ProductFormat::Nvfp4.activation_bytes());
+        let gpu = self.gpu;
+        let gap_us = if gpu.fusion.graphs { gpu.launch.graph_gap_us } else { gpu.launch.gap_us };
+        let kernel = stream::time(gpu, bytes, bytes, elements as f64 * EXPANSION_STEPS);
+        kernel.cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gap_us)
+    }
+
+    /// The product as it runs where its second operand is multiplied in NVFP4.
+    fn in_four_bits(&self, product: Product, operands: (TensorId, TensorId)) -> Product {
+        let Some(macs) = self.gpu.sm.fp4_macs.filter(|_| self.is_of_four_bits(operands)) else { return product };
+        let format = ProductFormat::Nvfp4;
+        let packed = format.packed();
+        Product {
+            k: product.k.div_ceil(packed),
+            element_bytes: format.packed_bytes(),
+            b_element_bytes: format.weight_bytes() * packed as f64,
+            macs_per_cycle: macs as f64 / packed as f64,
+            a_bytes: product.a_bytes * format.activation_bytes(),
+            ..product
+        }
     }
 
     fn attention(&mut self, scores: OperatorId, gradient: bool) -> Timed {
@@ -277,9 +318,10 @@ impl Timer<'_> {
             let of = &workload.tensors[*t];
             of.is_expanded() || self.gpu.emulated.contains_key(&of.dtype)
         };
+        let is_multiplied = |operator: &Operator| self.is_of_four_bits((operator.inputs[0], operator.inputs[1]));
         let is_read = |t: &TensorId| self.kernel.reads.iter().any(|&read| workload.base(read) == workload.base(*t));
         let products = self.kernel.operators.iter().map(|&op| &workload.operators[op]);
-        let products = products.filter(|operator| operator.kind == OperatorKind::Gemm);
+        let products = products.filter(|operator| operator.kind == OperatorKind::Gemm && !is_multiplied(operator));
         let operands: BTreeSet<TensorId> = products.flat_map(|operator| operator.inputs.iter().copied()).collect();
         let conversions = operands.iter().filter(|t| is_converted(t) && is_read(t)).map(|&t| {
             let blocks = if t == first { times } else { rows.div_ceil(EXPANDED_ROWS) };

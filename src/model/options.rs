@@ -218,7 +218,7 @@ fn check_formats(options: &Options) -> Result<(), Diagnostic> {
         if !format.fits(dtype) {
             let title =
                 format!("`{flag}`: {} is not how second operands of products of {dtype} are stored", format.format);
-            return Err(Diagnostic::new(title).with_help("expected int4, mxfp4 or that type, without groups"));
+            return Err(Diagnostic::new(title).with_help("expected int4, mxfp4, nvfp4 or that type, without groups"));
         }
     }
     if options.activations.is_some() && options.phase == Phase::Training {

@@ -84,7 +84,7 @@ impl StorageFormat {
     /// scales inside sums.
     pub fn fits(&self, dtype: &str) -> bool {
         let is_narrow = Dtype::ALL.iter().any(|known| known.name() == dtype && known.saturates());
-        let is_of_four_bits = matches!(self.format.as_str(), "int4" | "mxfp4");
+        let is_of_four_bits = matches!(self.format.as_str(), "int4" | "mxfp4" | "nvfp4");
         !is_narrow || is_of_four_bits || self.format == dtype && self.group.is_none_or(|group| group >= LONGEST)
     }
 }

@@ -60,10 +60,11 @@ pub use remedies::remedies;
 pub use schedule::{PassKind, Work, in_chunks, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{
-    Answer, Arrivals, Chunk, Cost, DraftUse, Drafted, Grid, Limits, Load, MOST_DRAFTED, Mixed, Parameters, Policy,
-    Range, Replayed, Request, RequestSize, Round, Sample, Served, ServedBlocks, ServedPhase, Server, Service,
-    ServingMemory, ServingTime, Speculation, Spread, StepParts, Streamed, TierUse, drawn, memory as serving_memory,
-    read_trace, replay, serve, serving_remedies, stream,
+    Answer, Arrivals, Chunk, Cost, Divided, DraftUse, Drafted, ExpertRanks, Grid, Limits, Load, LoopRequests,
+    MOST_DRAFTED, Mixed, PREFILL_TOKENS, Parameters, Policy, Range, Replayed, Request, RequestSize, Round, Sample,
+    Served, ServedBlocks, ServedPhase, Server, Service, ServingMemory, ServingTime, Speculation, Spread, StepParts,
+    Streamed, TierUse, WorkerPool, divided, drawn, memory as serving_memory, read_trace, replay, serve,
+    serving_remedies, stream,
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use stragglers::{Slowest, Stragglers};

@@ -24,6 +24,9 @@ const GB_PER_S: RangeInclusive<f64> = 0.001..=1e5;
 /// A time.
 const US: RangeInclusive<f64> = 0.0..=1e6;
 /// A share that is not 0.
+/// Tokens of a pass: as many rows as are modelled.
+const PASS_TOKENS: RangeInclusive<u64> = 1..=1 << 16;
+const SLOWDOWN: RangeInclusive<f64> = 0.0..=4.0;
 const SHARE: RangeInclusive<f64> = 0.001..=1.0;
 /// Topologies that have dimensions, by their place among the names.
 const TORUS: usize = 3;
@@ -87,6 +90,15 @@ struct StackSpec {
     scatter_gather: Spanned<bool>,
     step_us: Option<Spanned<Real>>,
     token_us: Option<Spanned<Real>>,
+    pass_tokens: Option<Spanned<Count>>,
+    mixes_prompts: Option<Spanned<bool>>,
+    prompts_first: Option<Spanned<bool>>,
+    request_us: Option<Spanned<Real>>,
+    power_slowdown: Option<Spanned<Real>>,
+    hidden_launches: Option<Spanned<Real>>,
+    first_us: Option<Spanned<Real>>,
+    groups_heads: Option<Spanned<bool>>,
+    memory_share: Option<Spanned<Real>>,
     orchestration: Option<Spanned<String>>,
 }
 
@@ -311,13 +323,30 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         let title = format!("`{}` is {library:?}, which no `[[protocol]]` has", field("library"));
         return Err(source.error(spec.library.span(), title, "expected the `library` of a protocol"));
     }
+    let read = |key: &str, span: std::ops::Range<usize>| {
+        if kind.serves() {
+            return Ok(());
+        }
+        let title = format!("`{}` has no effect: the stack {:?} trains alone", field(key), kind.name());
+        Err(source.error(span, title, "read by stacks of prefill and decode"))
+    };
     let time = |key: &str, value: &Option<Spanned<Real>>| {
         let Some(value) = value else { return Ok(0.0) };
-        if !kind.serves() {
-            let title = format!("`{}` has no effect: the stack {:?} trains alone", field(key), kind.name());
-            return Err(source.error(value.span(), title, "read by stacks of prefill and decode"));
-        }
+        read(key, value.span())?;
         source.real(&field(key), value, US)
+    };
+    let pass_tokens = |value: &Spanned<Count>| {
+        read("pass_tokens", value.span())?;
+        source.count(&field("pass_tokens"), value, PASS_TOKENS)
+    };
+    let flag = |key: &str, value: &Option<Spanned<bool>>| {
+        let Some(value) = value else { return Ok(false) };
+        read(key, value.span()).map(|()| *value.get_ref())
+    };
+    let share = |key: &str, value: &Option<Spanned<Real>>, usual: f64, range: RangeInclusive<f64>| {
+        let Some(value) = value else { return Ok(usual) };
+        read(key, value.span())?;
+        source.real(&field(key), value, range)
     };
     let launch = |value: &Spanned<String>| -> Result<Orchestration, Diagnostic> {
         if !is_rdu {
@@ -330,6 +359,15 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
     Ok(Stack {
         step_us: time("step_us", &spec.step_us)?,
         token_us: time("token_us", &spec.token_us)?,
+        pass_tokens: spec.pass_tokens.as_ref().map(pass_tokens).transpose()?,
+        mixes_prompts: flag("mixes_prompts", &spec.mixes_prompts)?,
+        prompts_first: flag("prompts_first", &spec.prompts_first)?,
+        request_us: time("request_us", &spec.request_us)?,
+        power_slowdown: share("power_slowdown", &spec.power_slowdown, 0.0, SLOWDOWN)?,
+        hidden_launches: share("hidden_launches", &spec.hidden_launches, 0.0, 0.0..=1.0)?,
+        first_us: time("first_us", &spec.first_us)?,
+        groups_heads: flag("groups_heads", &spec.groups_heads)?,
+        memory_share: share("memory_share", &spec.memory_share, 1.0, SHARE)?,
         orchestration: spec.orchestration.as_ref().map(launch).transpose()?,
         kind,
         library,

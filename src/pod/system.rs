@@ -152,11 +152,17 @@ pub enum StackKind {
     Serving,
     /// Prefill and decode as `SambaNova`'s software was measured.
     Sambanova,
+    /// Serving by `TensorRT-LLM`, as engines of it were measured.
+    TensorRtLlm,
+    /// The same by vLLM.
+    Vllm,
+    /// The same by `SGLang`.
+    Sglang,
 }
 
 impl StackKind {
     /// Names in files and on the command line.
-    pub const NAMES: [(&'static str, Self); 9] = [
+    pub const NAMES: [(&'static str, Self); 12] = [
         ("megatron-2021", Self::Megatron),
         ("flash", Self::Flash),
         ("rdu", Self::Rdu),
@@ -166,6 +172,9 @@ impl StackKind {
         ("weight-streaming", Self::WeightStreaming),
         ("serving", Self::Serving),
         ("sambanova", Self::Sambanova),
+        ("trtllm", Self::TensorRtLlm),
+        ("vllm", Self::Vllm),
+        ("sglang", Self::Sglang),
     ];
 
     /// The name in files.
@@ -175,13 +184,25 @@ impl StackKind {
 
     /// Whether it has a training step.
     pub fn trains(self) -> bool {
-        !matches!(self, Self::Serving | Self::Sambanova)
+        !matches!(self, Self::Serving | Self::Sambanova) && !self.is_an_engine()
+    }
+
+    /// Whether it is an engine that serves on GPUs.
+    pub fn is_an_engine(self) -> bool {
+        matches!(self, Self::TensorRtLlm | Self::Vllm | Self::Sglang)
+    }
+
+    /// Whether the kernels of a pass on a GPU are a captured graph.
+    pub fn captures_graphs(self) -> bool {
+        self == Self::Serving || self.is_an_engine()
     }
 
     /// Whether it runs on a chip.
     pub fn runs_on(self, chip: &AnyChip) -> bool {
         match self {
-            Self::Megatron | Self::Flash => matches!(chip, AnyChip::Gpu(_)),
+            Self::Megatron | Self::Flash | Self::TensorRtLlm | Self::Vllm | Self::Sglang => {
+                matches!(chip, AnyChip::Gpu(_))
+            }
             Self::Rdu | Self::RduKbk | Self::Sambanova => matches!(chip, AnyChip::Rdu(_)),
             Self::Popart => matches!(chip, AnyChip::Bsp(_)),
             Self::Xla => matches!(chip, AnyChip::Systolic(_)),
@@ -222,6 +243,24 @@ pub struct Stack {
     pub step_us: f64,
     /// Serving: microseconds of the host for each token that it hands to a user.
     pub token_us: f64,
+    /// Serving: tokens of prompts and answers in a pass at most, where the engine has such a limit.
+    pub pass_tokens: Option<u64>,
+    /// Serving: prompts, or parts of them, go with the tokens of requests that run in one pass.
+    pub mixes_prompts: bool,
+    /// Serving: share of the time around kernels that programmatic launches hide under the kernel before.
+    pub hidden_launches: f64,
+    /// Serving: microseconds of the front end beside a request's passes, many requests at a time.
+    pub first_us: f64,
+    /// Serving: how much longer kernels take at the clock that power leaves, for a pass that keeps all tensor cores busy, less one.
+    pub power_slowdown: f64,
+    /// Serving: while prompts start, requests that run wait.
+    pub prompts_first: bool,
+    /// Serving: microseconds of the front end for each request, one after the other.
+    pub request_us: f64,
+    /// Serving: kernels of decoding read keys once for all heads of a group, whatever the chip's file says of one library's.
+    pub groups_heads: bool,
+    /// Serving: share of a chip's memory that the engine fills with weights, activations, keys and values.
+    pub memory_share: f64,
     /// Serving on RDUs: who launches sections, if not as the chip's file says.
     pub orchestration: Option<Orchestration>,
 }

@@ -43,6 +43,8 @@ struct Document<'a> {
     ttft_s: Percentiles,
     /// `null` where no request has a second token.
     token_s: Option<Percentiles>,
+    /// Over all tokens but the first ones; `null` where there are none.
+    inter_token_s: Option<Percentiles>,
     latency_s: Percentiles,
     tokens_per_s: f64,
     tokens_per_s_per_user: Option<f64>,
@@ -98,6 +100,7 @@ impl StreamReport<'_> {
             end_s: streamed.end_s,
             ttft_s: streamed.ttft_s.into(),
             token_s: streamed.token_s.map(Percentiles::from),
+            inter_token_s: streamed.gap_s.map(Percentiles::from),
             latency_s: streamed.latency_s.into(),
             tokens_per_s: self.rate(),
             tokens_per_s_per_user: streamed.token_s.map(|of| per_user(of.mean)),
@@ -155,6 +158,7 @@ impl StreamReport<'_> {
             ("time to first token", Some(streamed.ttft_s)),
             // Answers of one token have none.
             ("time a token behind it", streamed.token_s),
+            ("time between tokens", streamed.gap_s),
             ("time to last token", Some(streamed.latency_s)),
         ];
         for (name, spread) in rows {

@@ -240,7 +240,7 @@ pub fn is_of_serving(text: &str) -> bool {
 }
 
 /// The names of the columns.
-fn header_of(text: &str) -> Vec<&str> {
+pub(super) fn header_of(text: &str) -> Vec<&str> {
     let header = text.lines().find(|line| !line.starts_with('#') && !line.trim().is_empty()).unwrap_or_default();
     header.split(',').map(str::trim).collect()
 }

@@ -2,7 +2,8 @@
 //! scales for groups of elements.
 //!
 //! They lie so off chip and in PMUs, and are expanded to the data type of the product as they are read. Sources: FP8 formats,
-//! Micikevicius et al. 2022, arXiv:2209.05433; MX formats, OCP Microscaling Formats (MX) Specification 1.0, 2023.
+//! Micikevicius et al. 2022, arXiv:2209.05433; MX formats, OCP Microscaling Formats (MX) Specification 1.0, 2023; NVFP4, NVIDIA Blackwell
+//! whitepaper.
 
 use crate::units::ElementFormat;
 
@@ -18,6 +19,8 @@ pub(super) enum ScaleFormat {
     Fp32,
     /// A power of two in eight bits.
     PowerOfTwo,
+    /// E4M3, of a tensor whose own scale in fp32 is folded into the sums.
+    Fp8,
 }
 
 impl ScaleFormat {
@@ -25,19 +28,20 @@ impl ScaleFormat {
         match self {
             Self::Bf16 => 16,
             Self::Fp32 => 32,
-            Self::PowerOfTwo => 8,
+            Self::PowerOfTwo | Self::Fp8 => 8,
         }
     }
 }
 
 /// What a format is called in files, its elements and scales, and elements that share a scale where the format says.
-pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 6] = [
+pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 7] = [
     ("int4", ElementFormat::Int(4), ScaleFormat::Bf16, None),
     ("int8", ElementFormat::Int(8), ScaleFormat::Bf16, None),
     ("fp8_e4m3", ElementFormat::E4M3, ScaleFormat::Fp32, None),
     ("fp8_e5m2", ElementFormat::E5M2, ScaleFormat::Fp32, None),
     ("mxfp8", ElementFormat::E4M3, ScaleFormat::PowerOfTwo, Some(32)),
     ("mxfp4", ElementFormat::Float { exponent: 2, mantissa: 1, most: 6 }, ScaleFormat::PowerOfTwo, Some(32)),
+    ("nvfp4", ElementFormat::Float { exponent: 2, mantissa: 1, most: 6 }, ScaleFormat::Fp8, Some(16)),
 ];
 
 /// How a second operand is stored.
@@ -99,6 +103,11 @@ impl Packed {
         match self.scales {
             ScaleFormat::Bf16 => half::bf16::from_f64(exact).to_f64(),
             ScaleFormat::Fp32 => f64::from(exact as f32),
+            ScaleFormat::Fp8 => match ElementFormat::E4M3.nearest(exact) {
+                // Too small for E4M3: the tensor's scale brings it into range.
+                0.0 => exact,
+                scale => scale,
+            },
             // The largest power of two of the elements is that of the largest element.
             ScaleFormat::PowerOfTwo => {
                 (largest.log2().floor() - self.elements.most().log2().floor()).clamp(-127.0, 127.0).exp2()

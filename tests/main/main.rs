@@ -78,6 +78,7 @@ mod serving;
 mod serving_alone;
 mod serving_experts;
 mod serving_hybrids;
+mod serving_points;
 mod serving_rounds;
 mod small_pods;
 mod sparsity;

@@ -191,6 +191,10 @@ fn iterations_are_worked_by_hand() {
             prefix_share: 0.0,
             chunk: None,
             drafted: None,
+            concurrency: None,
+            prompts_first: false,
+            request_s: 0.0,
+            first_s: 0.0,
         };
         replay(list, &grid, &limits, 0).expect("a run")
     };
@@ -223,6 +227,10 @@ fn iterations_are_worked_by_hand() {
         prefix_share: 0.0,
         chunk: None,
         drafted: None,
+        concurrency: None,
+        prompts_first: false,
+        request_s: 0.0,
+        first_s: 0.0,
     };
     assert!(replay(&[at(0.0, 3)], &grid, &limits, 0).is_err());
 }
@@ -254,6 +262,10 @@ fn a_cached_prefix_saves_its_prefill() {
         prefix_share: 0.25,
         chunk: None,
         drafted: None,
+        concurrency: None,
+        prompts_first: false,
+        request_s: 0.0,
+        first_s: 0.0,
     };
     let request = Request { arrival_s: 0.0, prompt: 4096, output: 1 };
     let run = replay(&[request], &grid, &limits, 0).expect("a run");
@@ -302,7 +314,15 @@ fn interpolated_steps_are_near_simulated_ones() {
 fn a_system_with_more_requests_gives_more_tokens_and_makes_users_wait() {
     let system = system("dgx-a100");
     let service = service("llama3-8b", "tp=1");
-    let policy = Policy { users: 32, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0, chunk: None, seed: 1 };
+    let policy = Policy {
+        users: 32,
+        kv_tokens: None,
+        prefill_tokens: 8192,
+        prefix_share: 0.0,
+        chunk: None,
+        seed: 1,
+        concurrency: None,
+    };
     let run = |per_s: f64| {
         let list = drawn(&Arrivals { per_s, count: 400, prompt: 512, output: 128, seed: 3 }).expect("requests");
         stream(&system, serving(&system), (&service, None), &list, &policy, None).expect("a run")

@@ -110,7 +110,15 @@ fn replicas_that_share_experts_out_serve_requests_together() {
     let (system, of) = (system("dgx-a100"), mixtral("dp=4,ep=2"));
     let list: Vec<Request> =
         (0..40).map(|at| Request { arrival_s: f64::from(at) * 0.02, prompt: 256, output: 16 }).collect();
-    let policy = Policy { users: 8, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0, chunk: None, seed: 1 };
+    let policy = Policy {
+        users: 8,
+        kv_tokens: None,
+        prefill_tokens: 8192,
+        prefix_share: 0.0,
+        chunk: None,
+        seed: 1,
+        concurrency: None,
+    };
     let run = stream(&system, serving(&system), (&of, None), &list, &policy, None).expect("a run");
     assert_eq!((run.tokens, run.replicas.len()), (40 * 16, 4));
     assert!(run.notes.iter().any(|note| note.contains("2 replicas share experts out")), "{:?}", run.notes);

@@ -171,6 +171,10 @@ fn limits(chunk: Option<u64>, drafted: Option<Drafted>) -> Limits {
         prefix_share: 0.0,
         chunk,
         drafted,
+        concurrency: None,
+        prompts_first: false,
+        request_s: 0.0,
+        first_s: 0.0,
     }
 }
 
@@ -340,7 +344,15 @@ fn mixed_passes_give_the_first_tokens_of_many_sooner() {
     let (system, service) = (system("dgx-a100"), service("llama3-8b", "tp=1"));
     let list: Vec<Request> = (0..200).map(|at| request(f64::from(at) * 0.06, 400 + at as u64, 100)).collect();
     let run = |chunk: Option<u64>| {
-        let policy = Policy { users: 32, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0, chunk, seed: 1 };
+        let policy = Policy {
+            users: 32,
+            kv_tokens: None,
+            prefill_tokens: 8192,
+            prefix_share: 0.0,
+            chunk,
+            seed: 1,
+            concurrency: None,
+        };
         stream(&system, serving(&system), (&service, None), &list, &policy, None).expect("a run")
     };
     let (apart, mixed) = (run(None), run(Some(512)));
@@ -354,7 +366,15 @@ fn keys_and_values_leave_room_for_the_rows_of_any_pass() {
     let (system, own) = (system("dgx-a100"), service("llama3-8b", "tp=1"));
     let list: Vec<Request> = (0..8).map(|_| request(0.0, 64, 4)).collect();
     let room = |of: Option<&Speculation>, chunk: Option<u64>| {
-        let policy = Policy { users: 8, kv_tokens: None, prefill_tokens: 8192, prefix_share: 0.0, chunk, seed: 1 };
+        let policy = Policy {
+            users: 8,
+            kv_tokens: None,
+            prefill_tokens: 8192,
+            prefix_share: 0.0,
+            chunk,
+            seed: 1,
+            concurrency: None,
+        };
         stream(&system, serving(&system), (&own, of), &list, &policy, None).expect("a run").limits.kv_tokens
     };
     // A row has the residual stream twice and two widths of 14,336, of 2 bytes, a row of logits 128,256; a token's keys and values
@@ -456,8 +476,8 @@ fn what_cannot_draft_or_mix_is_named() {
     let requests = ["--phase=requests", "--arrivals=1", "--requests=4"];
     let chunk = |more: &[&str]| refused(&[&requests, more].concat());
     assert!(chunk(&["--prefill-chunk=0"]).contains("`--prefill-chunk` is 0"));
-    let large = chunk(&["--prefill-chunk=65536", "--batch=32"]);
-    assert!(large.contains("`--prefill-chunk` is 65536 beside the tokens of 32 users"), "{large}");
+    let large = chunk(&["--prefill-chunk=131072", "--batch=32"]);
+    assert!(large.contains("`--prefill-chunk` is 131072 beside the tokens of 32 users"), "{large}");
     assert!(chunk(&[&["--prefill-chunk=128"], &DRAFT[..]].concat()).contains("leave one of them out"));
     assert!(chunk(&["--prefill-chunk=128", "--prefill-tokens=512"]).contains("cannot be used with"));
     let staged = rdusim(&[&POD[..3], &["--parallel=tp=4,pp=2"], &requests[..], &["--prefill-chunk=128"]].concat());

@@ -8,7 +8,7 @@ use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{self, AttentionCall, Case};
 use crate::mode::Mode;
-use crate::model::{HybridLayers, Part, Phase, write_part};
+use crate::model::{Architecture, Extras, Part, write_part};
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::divided_over_tiers;
 use crate::units::Dtype;
@@ -16,82 +16,9 @@ use crate::workload::{self, Workload};
 
 use super::super::system::{Stack, StackKind, System};
 use super::experts;
+use super::library::{self, Sum};
 use super::service::Service;
-
-/// What the tokens of a pass are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Work {
-    /// Prompts; the last token of each has logits.
-    Prompts,
-    /// New tokens of each user, the last of a context whose other keys and values are held.
-    Tokens {
-        /// Of each user.
-        new: u64,
-        /// Rows of all users that have logits, at most.
-        sampled: u64,
-    },
-    /// A row of each user, without its attention.
-    Rows {
-        /// Rows that have logits, at most.
-        sampled: u64,
-    },
-    /// A new token of each user, and a part of the prompt of one more; that part's last token may have logits.
-    Mixed {
-        /// Tokens of the part.
-        chunk: u64,
-        /// Tokens of the prompt before it, whose keys and values are held.
-        before: u64,
-    },
-}
-
-impl Work {
-    /// A new token of each user.
-    pub(super) const TOKEN: Self = Self::tokens(1);
-
-    /// So many new tokens of each user, all with logits.
-    pub(super) const fn tokens(new: u64) -> Self {
-        Self::Tokens { new, sampled: u64::MAX }
-    }
-
-    /// Rows of so many users with so many tokens of context.
-    pub(super) fn rows(self, users: u64, tokens: u64) -> u64 {
-        match self {
-            Self::Prompts => users.saturating_mul(tokens),
-            Self::Tokens { new, .. } => users.saturating_mul(new),
-            Self::Rows { .. } => users,
-            Self::Mixed { chunk, .. } => users.saturating_add(chunk),
-        }
-    }
-
-    /// Of these, those with logits.
-    pub(super) fn sampled(self, users: u64) -> u64 {
-        match self {
-            Self::Prompts => users,
-            Self::Tokens { new, sampled } => users.saturating_mul(new).min(sampled),
-            Self::Rows { sampled } => users.min(sampled),
-            Self::Mixed { .. } => users + 1,
-        }
-    }
-}
-
-/// What a stage does at one time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Pass {
-    /// Prompts or tokens.
-    pub work: Work,
-    /// Users.
-    pub users: u64,
-    /// Tokens of a prompt or a context.
-    pub tokens: u64,
-    /// Whether the embedding is part of the stage.
-    pub is_first: bool,
-    /// Whether the logits are.
-    pub is_last: bool,
-    /// What its layers are, in a model with recurrences.
-    pub hybrid: Option<HybridLayers>,
-    /// Its layers.
-    pub layers: u64,
-}
+pub(super) use super::work::{Pass, Work};
 
 /// What it takes of the chip.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -108,12 +35,6 @@ pub(super) struct ChipTime {
     pub products: f64,
     /// Of an RDU, where both ways to write attention were compiled: queries as rows were the faster one.
     pub by_rows: Option<bool>,
-}
-
-impl Pass {
-    fn phase(&self) -> Phase {
-        if self.work == Work::Prompts { Phase::Prefill } else { Phase::Decode }
-    }
 }
 
 /// Passes that were simulated on a chip, so that each is simulated once.
@@ -213,7 +134,15 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
             }
         }
         AnyChip::Gpu(gpu) => {
-            gpu.fusion.graphs = stack.kind == StackKind::Serving;
+            gpu.fusion.graphs = stack.kind.captures_graphs();
+            // Rooms are the pod's to count: a grid has points that no trace meets.
+            gpu.memory.iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX);
+            if stack.groups_heads {
+                gpu.serving.most_grouped = gpu.serving.most_grouped.max(gpu.serving.group_tile);
+            }
+            // Programmatic launches: a kernel's start is under the end of the one before it.
+            gpu.launch.graph_gap_us *= 1.0 - stack.hidden_launches;
+            gpu.launch.ramp_us *= 1.0 - stack.hidden_launches;
             // The stack has a host time of its own.
             gpu.launch.host_us = 0.0;
         }
@@ -303,6 +232,9 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     if service.density.is_some() {
         return Err(Diagnostic::new("sparse weights are not modelled on systems of GPUs"));
     }
+    if service.expert_ranks.is_some() || service.architecture.extras.latent.is_some() {
+        return by_library(gpu, service, pass);
+    }
     let Some(_) = service.experts() else {
         let workload = graph_of(service, pass, FUSED, pass.layers)?;
         let attending = pass.hybrid.map_or(pass.layers, |layers| layers.attention.into());
@@ -329,6 +261,52 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
         products: fed.products,
         by_rows: None,
     })
+}
+
+/// Layers whose attention or feed-forward blocks are a library's kernels, between the ends of a graph.
+fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+    let rows = pass.work.rows(pass.users, pass.tokens);
+    let latent = service.architecture.extras.latent;
+    let mut sum = ChipTime { static_w: gpu.energy.static_w, ..ChipTime::default() };
+    if pass.is_first || pass.is_last {
+        let extras = Extras { latent: None, experts: None, dense_layers: 0, ..service.architecture.extras };
+        let architecture = Architecture { extras, ..service.architecture };
+        let plain = Service { architecture, expert_ranks: None, ..service.clone() };
+        let workload = graph_of(&plain, pass, FUSED, 0)?;
+        sum = kernels(gpu, &plain, pass, &workload, 0)?;
+    }
+    let mut add = |of: Sum, times: u64| {
+        let seconds = of.seconds * times as f64;
+        sum.seconds += seconds;
+        sum.joules += of.joules * times as f64 + seconds * gpu.energy.static_w;
+        sum.launches += of.launches * times;
+    };
+    match latent {
+        Some(latent) => add(library::latent_attention(gpu, service, &latent, pass)?, pass.layers),
+        None => {
+            let around = Pass { is_first: false, is_last: false, ..*pass };
+            let part = Part { has_no_feed_forward: true, ..FUSED };
+            let workload = graph_of(service, &around, part, pass.layers)?;
+            let of = kernels(gpu, service, &around, &workload, pass.layers)?;
+            add(
+                Sum {
+                    seconds: of.seconds,
+                    joules: of.joules - of.seconds * gpu.energy.static_w,
+                    launches: of.launches,
+                },
+                1,
+            );
+        }
+    }
+    let (without, with) = service.mixed_layers();
+    let with = if service.experts().is_some() { with } else { 0 };
+    if without > 0 {
+        add(library::feed(gpu, service, rows)?, without);
+    }
+    if let (Some(ranks), true) = (&service.expert_ranks, with > 0) {
+        add(library::experts(gpu, service, ranks, rows)?, with);
+    }
+    Ok(sum)
 }
 
 /// The kernels of a graph; of a pass whose graph leaves attention out, the attention of so many layers beside them.

@@ -59,7 +59,13 @@ impl Service {
 
     /// Layers of a stage without and with experts.
     pub(super) fn mixed_layers(&self) -> (u64, u64) {
-        self.job(1).mixed_layers()
+        match self.expert_ranks {
+            Some(_) => {
+                let dense = self.architecture.extras.dense_layers;
+                (dense, self.architecture.layers.saturating_sub(dense))
+            }
+            None => self.job(1).mixed_layers(),
+        }
     }
 
     /// Parameters of a stage's layers on a chip beyond those of layers without experts: of a router, and of its part of the experts.
@@ -67,16 +73,25 @@ impl Service {
         let Some(experts) = self.experts() else { return Parameters::default() };
         let (share, with) = (self.share(), self.mixed_layers().1);
         let router = share.hidden * (experts.count + u64::from(experts.shared_gate));
-        let own = self.job(1).expert_layer_parameters()[1];
+        let own = match &self.expert_ranks {
+            Some(ranks) => experts.count / ranks.groups * self.expert_elements(experts.width) / ranks.tensor,
+            None => self.job(1).expert_layer_parameters()[1],
+        };
         Parameters { own: with * own, copied: with * router }
+    }
+
+    /// Elements of the matrices of a feed-forward block of this width.
+    pub(super) fn expert_elements(&self, width: u64) -> u64 {
+        self.architecture.feed_matrices() * self.architecture.hidden * width
     }
 
     /// Parameters that experts of a stage have on a chip and no pass needs: a token meets some, which may all lie on other chips.
     pub(super) fn unread_experts(&self) -> u64 {
         let Some(experts) = self.experts() else { return 0 };
         let own = self.expert_parameters().own;
-        let here = experts.count / self.parallel.experts.ep;
-        own - own / here.max(1) * (experts.each / self.parallel.experts.ep)
+        let groups = self.expert_ranks.map_or(self.parallel.experts.ep, |ranks| ranks.groups);
+        let here = experts.count / groups;
+        own.saturating_sub(own / here.max(1) * (experts.each / groups))
     }
 
     /// Products of a token in all layers beyond those of attention; elements of matrices.

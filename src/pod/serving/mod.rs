@@ -4,12 +4,15 @@
 //! model as in training. `docs/serving.md` has the rules.
 
 mod chip;
+mod divided;
 mod experts;
 mod grid;
+mod library;
 mod memory;
 mod mixed;
 mod phases;
 mod points;
+mod ranks;
 mod requests;
 mod rounds;
 mod schedule;
@@ -19,16 +22,19 @@ mod speculation;
 mod stored;
 mod stream;
 mod time;
+mod work;
 
+pub use divided::{Divided, WorkerPool, divided};
 pub use grid::{Grid, Range};
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};
 pub use mixed::{Chunk, Mixed};
 pub use phases::Server;
-pub use requests::{Arrivals, Request, drawn, read_trace};
+pub use ranks::ExpertRanks;
+pub use requests::{Arrivals, LoopRequests, Request, drawn, read_trace};
 pub use rounds::Round;
 pub use schedule::{Answer, Drafted, Limits, Replayed, Sample, replay};
 pub use served::{Served, serve};
 pub use service::{Load, Parameters, RequestSize, ServedBlocks, Service};
 pub use speculation::{MOST_DRAFTED, Speculation};
-pub use stream::{DraftUse, Policy, Spread, Streamed, stream};
+pub use stream::{DraftUse, PREFILL_TOKENS, Policy, Spread, Streamed, stream};
 pub use time::{Cost, ServedPhase, ServingTime, StepParts};

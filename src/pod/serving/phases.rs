@@ -8,7 +8,7 @@ use super::super::collective::{Call, CollectiveKind, Planned, plan};
 use super::super::network::{Demand, Network};
 use super::super::system::{Stack, System};
 use super::chip::{ChipTime, Chips, Pass, Work, drive_alike};
-use super::experts;
+use super::experts::{self, Exchanged};
 use super::service::{ELEMENT, Load, Service};
 use super::speculation::Speculation;
 use super::time::{Cost, ServedPhase, ServingTime, Step, StepParts};
@@ -284,14 +284,7 @@ impl<'s> Server<'s> {
         (flops, read_s): (f64, f64),
     ) -> ServedPhase {
         let p = &self.service.parallel;
-        let device = self.chips.chip().device();
-        let narrow =
-            self.service.activations.as_ref().and_then(|of| Dtype::ALL.iter().find(|known| known.name() == of.dtype));
-        let narrow = narrow.and_then(|&dtype| device.peak_flops(dtype));
-        let peak = narrow
-            .or_else(|| device.peak_flops(Dtype::Bf16))
-            .or_else(|| device.peak_flops(Dtype::Fp16))
-            .unwrap_or(f64::INFINITY);
+        let peak = self.peak();
         let chips = p.chips() as f64;
         let groups = load.groups(p);
         let joules = passes.stages.iter().map(|stage| {
@@ -344,10 +337,14 @@ impl<'s> Server<'s> {
                 hybrid: self.service.hybrid(stage),
                 layers: self.service.layers_of_stage(stage),
             };
-            let chip = self.chips.time(self.stack, self.service, &pass)?;
+            let mut chip = self.chips.time(self.stack, self.service, &pass)?;
+            chip.seconds *= self.slowdown(work, load, chip.seconds);
             let reductions = self.service.blocks(stage).all() + u64::from(is_first);
             let tensor_comm = reduce * reductions as f64 + if is_last { gather } else { 0.0 };
-            let exchange = experts::exchanged(self.system, self.stack, &self.service.job(rows), chip.products)?;
+            let exchange = match &self.service.expert_ranks {
+                Some(_) => self.gathered(&network, rows)?,
+                None => experts::exchanged(self.system, self.stack, &self.service.job(rows), chip.products)?,
+            };
             let with = self.service.mixed_layers().1;
             count(exchange.by_level, with);
             let expert_comm = exchange.seconds * with as f64;
@@ -378,6 +375,51 @@ impl<'s> Server<'s> {
         let groups: Vec<Vec<u64>> =
             (0..p.dp).map(|replica| (0..p.tp).map(|rank| p.chip(0, replica, rank)).collect()).collect();
         plan(network, &self.system.protocols, &self.stack.library, None, &Call { kind, groups: &groups, bytes })
+    }
+
+    /// How much longer a pass takes at the clock that the power of its tensor cores leaves.
+    fn slowdown(&self, work: Work, load: &Load, seconds: f64) -> f64 {
+        if self.stack.power_slowdown == 0.0 {
+            return 1.0;
+        }
+        let p = &self.service.parallel;
+        // Of a group of users on a chip.
+        let flops = self.flops(work, load) / (load.groups(p) * p.chips()) as f64;
+        1.0 + self.stack.power_slowdown * (flops / (self.peak() * seconds)).clamp(0.0, 1.0)
+    }
+
+    /// FLOP a second of a chip in the data type of the layers' products.
+    fn peak(&self) -> f64 {
+        let device = self.chips.chip().device();
+        let narrow =
+            self.service.activations.as_ref().and_then(|of| Dtype::ALL.iter().find(|known| known.name() == of.dtype));
+        let narrow = narrow.and_then(|&dtype| device.peak_flops(dtype));
+        narrow
+            .or_else(|| device.peak_flops(Dtype::Bf16))
+            .or_else(|| device.peak_flops(Dtype::Fp16))
+            .unwrap_or(f64::INFINITY)
+    }
+
+    /// Replicas whose chips share experts out bring the rows of all together, and add up what comes of them where they came from.
+    fn gathered(&self, network: &Network<'_>, rows: u64) -> Result<Exchanged, Diagnostic> {
+        let p = &self.service.parallel;
+        if p.dp == 1 {
+            return Ok(Exchanged::default());
+        }
+        let group: Vec<u64> =
+            (0..p.dp).flat_map(|replica| (0..p.tp).map(move |rank| p.chip(0, replica, rank))).collect();
+        let bytes = rows * p.dp * self.service.architecture.hidden * ELEMENT;
+        let mut exchange = Exchanged { launches: 2, ..Exchanged::default() };
+        for kind in [CollectiveKind::AllGather, CollectiveKind::ReduceScatter] {
+            let groups = std::slice::from_ref(&group);
+            let planned =
+                plan(network, &self.system.protocols, &self.stack.library, None, &Call { kind, groups, bytes })?;
+            exchange.seconds += planned.seconds;
+            let by_level = planned.by_level();
+            exchange.by_level.resize(by_level.len(), 0);
+            exchange.by_level.iter_mut().zip(by_level).for_each(|(sum, bytes)| *sum += bytes);
+        }
+        Ok(exchange)
     }
 
     /// Seconds and bytes by level of what all chips of a stage send to another.

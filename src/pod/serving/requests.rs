@@ -37,6 +37,30 @@ pub struct Arrivals {
     pub seed: u64,
 }
 
+/// Requests of a closed loop: prompts and answers of lengths between two bounds, all equally likely.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoopRequests {
+    /// How many.
+    pub count: u64,
+    /// Fewest and most tokens of a prompt.
+    pub prompt: (u64, u64),
+    /// Fewest and most tokens of an answer.
+    pub output: (u64, u64),
+    /// Seed of the generator.
+    pub seed: u64,
+}
+
+impl LoopRequests {
+    /// Draws them: the same seed gives the same ones.
+    pub fn drawn(&self) -> Vec<Request> {
+        let mut rng = Pcg64Mcg::seed_from_u64(self.seed);
+        let mut between = |(least, most): (u64, u64)| rng.random_range(least..=most.max(least));
+        (0..self.count)
+            .map(|_| Request { arrival_s: 0.0, prompt: between(self.prompt), output: between(self.output) })
+            .collect()
+    }
+}
+
 /// Draws requests: the same seed gives the same ones.
 ///
 /// # Errors

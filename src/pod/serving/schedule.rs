@@ -42,6 +42,14 @@ pub struct Limits {
     pub chunk: Option<u64>,
     /// Iterations are rounds in which another model drafts.
     pub drafted: Option<Drafted>,
+    /// A closed loop: so many users each send a request when their last one is answered, whatever times of arrival requests have.
+    pub concurrency: Option<u64>,
+    /// While prompts start, requests that run wait: an iteration has prompts or tokens.
+    pub prompts_first: bool,
+    /// Seconds of the engine's front end for each request before it can start, one request after the other.
+    pub request_s: f64,
+    /// Seconds beside that, for many requests at a time.
+    pub first_s: f64,
 }
 
 impl Limits {
@@ -129,6 +137,8 @@ pub struct Replayed {
     pub tokens: u64,
     /// Most tokens that were reserved at one time.
     pub most_kv_tokens: u64,
+    /// Seconds between a token and the next of the same request, and the requests that waited so long.
+    pub gaps: Vec<(f64, u64)>,
     /// Over time.
     pub samples: Vec<Sample>,
 }
@@ -163,6 +173,10 @@ struct Replica<'r> {
     requests: &'r [Request],
     grid: &'r Grid,
     limits: &'r Limits,
+    /// Seconds at which each request is sent; of a closed loop those that are.
+    sent: Vec<f64>,
+    /// Seconds at which the front end has each of these ready to start.
+    arrivals: Vec<f64>,
     /// The first request that is not admitted.
     next: usize,
     now_s: f64,
@@ -175,6 +189,8 @@ struct Replica<'r> {
     filling: VecDeque<(usize, u64)>,
     filled: u64,
     rng: Pcg64Mcg,
+    /// Seconds since those that run had a token.
+    held_s: f64,
     /// Iterations from sample to sample.
     every: u64,
     first_s: Vec<f64>,
@@ -185,10 +201,16 @@ struct Replica<'r> {
 impl<'r> Replica<'r> {
     fn new(requests: &'r [Request], grid: &'r Grid, limits: &'r Limits, replica: u64) -> Self {
         let rng = limits.drafted.as_ref().map(|drafted| drafted.generator(replica));
-        Self {
+        let sent = match limits.concurrency {
+            None => requests.iter().map(|request| request.arrival_s).collect(),
+            Some(users) => vec![0.0; requests.len().min(users as usize)],
+        };
+        let mut replica = Self {
             requests,
             grid,
             limits,
+            sent,
+            arrivals: Vec::new(),
             next: 0,
             now_s: 0.0,
             active: Vec::new(),
@@ -197,10 +219,22 @@ impl<'r> Replica<'r> {
             filling: VecDeque::new(),
             filled: 0,
             rng: rng.unwrap_or_else(|| Pcg64Mcg::seed_from_u64(0)),
+            held_s: 0.0,
             every: 1,
             first_s: vec![0.0; requests.len()],
             last_s: vec![0.0; requests.len()],
             done: Replayed::default(),
+        };
+        replica.received();
+        replica
+    }
+
+    /// The front end takes what is sent, one request after the other.
+    fn received(&mut self) {
+        let mut free = self.arrivals.last().map_or(0.0, |last| last - self.limits.first_s);
+        for &sent in &self.sent[self.arrivals.len()..] {
+            free = free.max(sent) + self.limits.request_s;
+            self.arrivals.push(free + self.limits.first_s);
         }
     }
 
@@ -211,7 +245,7 @@ impl<'r> Replica<'r> {
         // With parts of prompts those that are admitted fill the next pass, and no more.
         let mut left: u64 = self.filling.iter().map(|&(index, done)| self.requests[index].prompt - done).sum();
         let mut prompts = 0;
-        while let Some(request) = self.requests.get(self.next) {
+        while let (Some(request), Some(&arrival_s)) = (self.requests.get(self.next), self.arrivals.get(self.next)) {
             let admitted = (self.next - from) as u64;
             let starts = match self.limits.chunk {
                 Some(chunk) => left < chunk,
@@ -220,7 +254,7 @@ impl<'r> Replica<'r> {
             let fits = begun + admitted < self.limits.users
                 && self.reserved + self.limits.units(request) <= self.limits.kv_tokens
                 && starts;
-            if request.arrival_s > self.now_s || !fits {
+            if arrival_s > self.now_s || !fits {
                 break;
             }
             prompts += request.prompt;
@@ -235,13 +269,14 @@ impl<'r> Replica<'r> {
     fn iterate(&mut self) -> bool {
         let admitted = self.admitted();
         if admitted.is_empty() && self.active.is_empty() && self.filling.is_empty() {
-            let Some(request) = self.requests.get(self.next) else { return false };
-            self.now_s = request.arrival_s;
+            let Some(&arrival_s) = self.arrivals.get(self.next) else { return false };
+            self.now_s = arrival_s;
             return true;
         }
         let users = self.active.len() as u64;
         // The token that is made now is part of its context.
         let context = if users > 0 { self.held as f64 / users as f64 + 1.0 } else { 0.0 };
+        let waits = self.limits.prompts_first && self.limits.chunk.is_none() && !admitted.is_empty();
         let (cost, begun) =
             if self.limits.chunk.is_some() { self.mixed(admitted, context) } else { self.apart(admitted, context) };
         self.now_s += cost.seconds;
@@ -249,7 +284,12 @@ impl<'r> Replica<'r> {
         self.done.busy_s += cost.seconds;
         self.done.joules += cost.joules;
         self.done.most_kv_tokens = self.done.most_kv_tokens.max(self.reserved);
-        for active in &mut self.active {
+        self.held_s += cost.seconds;
+        if users > 0 && !waits {
+            self.done.gaps.push((self.held_s, users));
+        }
+        self.held_s = if waits && users > 0 { self.held_s } else { 0.0 };
+        for active in self.active.iter_mut().filter(|_| !waits) {
             let given = self.limits.drafted.as_ref().map_or(1, |drafted| drafted.given(&mut self.rng)).min(active.left);
             active.left -= given;
             self.held += given;
@@ -265,6 +305,7 @@ impl<'r> Replica<'r> {
         self.done.served += self.active.len() as u64;
         self.sample();
         let (requests, now_s, limits) = (self.requests, self.now_s, self.limits);
+        let before = self.active.len();
         self.active.retain(|active| {
             if active.left > 0 {
                 return true;
@@ -276,6 +317,11 @@ impl<'r> Replica<'r> {
             self.reserved -= limits.units(request);
             false
         });
+        if limits.concurrency.is_some() {
+            let answered = before - self.active.len();
+            self.sent.resize((self.sent.len() + answered).min(requests.len()), now_s);
+            self.received();
+        }
         true
     }
 
@@ -285,7 +331,8 @@ impl<'r> Replica<'r> {
         for request in &self.requests[admitted.clone()] {
             cost = cost.plus(self.grid.prefill_behind(self.limits.cached(request.prompt), request.prompt));
         }
-        if !self.active.is_empty() {
+        let waits = self.limits.prompts_first && !admitted.is_empty();
+        if !self.active.is_empty() && !waits {
             cost = cost.plus(self.grid.decode(self.active.len() as u64, context));
         }
         (cost, admitted.collect())
@@ -320,8 +367,8 @@ impl<'r> Replica<'r> {
         if !self.done.iterations.is_multiple_of(self.every) {
             return;
         }
-        let behind = &self.requests[self.next..];
-        let waiting = behind.partition_point(|request| request.arrival_s <= self.now_s) as u64;
+        let behind = &self.arrivals[self.next..];
+        let waiting = behind.partition_point(|&arrival_s| arrival_s <= self.now_s) as u64;
         let running = (self.active.len() + self.filling.len()) as u64;
         let size = &self.limits.size;
         let kv_tokens = running * size.state + if size.grows { self.held + self.filled } else { 0 };
@@ -339,11 +386,11 @@ impl<'r> Replica<'r> {
 
     fn finished(mut self) -> Replayed {
         let answer = |(index, request): (usize, &Request)| {
-            let (first, last) = (self.first_s[index], self.last_s[index]);
+            let (first, last, sent) = (self.first_s[index], self.last_s[index], self.sent[index]);
             Answer {
-                ttft_s: first - request.arrival_s,
+                ttft_s: first - sent,
                 token_s: (request.output > 1).then(|| (last - first) / (request.output - 1) as f64),
-                latency_s: last - request.arrival_s,
+                latency_s: last - sent,
             }
         };
         self.done.answers = self.requests.iter().enumerate().map(answer).collect();

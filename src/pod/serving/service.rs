@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use super::super::parallel::{Parallel, Recompute, Schedule};
+use super::ranks::ExpertRanks;
 use crate::diagnostics::Diagnostic;
 use crate::model::{
-    ActivationFormat, Architecture, ExpertLoad, HybridLayers, LayerOrder, Mamba, Norm, Options, Phase, Position,
-    Sparsity, Storage,
+    ActivationFormat, Architecture, ExpertLoad, HybridLayers, Latent, LayerOrder, Mamba, Norm, Options, Phase,
+    Position, Sparsity, Storage,
 };
 
 /// Bytes of an element of weights, caches and activations.
 pub(super) const ELEMENT: u64 = 2;
 
 /// Most users of all replicas, or rows of a pass on all of them.
-pub(super) const MOST_ROWS: u64 = 1 << 16;
+pub(super) const MOST_ROWS: u64 = 1 << 17;
 
 /// A model and its division over chips, checked.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct Service {
     pub density: Option<f64>,
     /// How tokens fall on experts, if there are some.
     pub expert_load: ExpertLoad,
+    /// How chips that serve together share experts out, where not as `parallel` says; on GPUs only.
+    pub expert_ranks: Option<ExpertRanks>,
     /// How matrices and caches are stored.
     pub storage: Storage,
     /// The data type that activations of the layers' products are quantised to.
@@ -122,6 +125,7 @@ impl Service {
             parallel,
             density: None,
             expert_load: ExpertLoad::default(),
+            expert_ranks: None,
             storage: Storage::default(),
             activations: None,
             stage_layers: None,
@@ -166,7 +170,7 @@ impl Service {
         if let Some((what, found, most)) = most.into_iter().find(|(_, found, most)| found > most) {
             return Err(Diagnostic::new(format!("{}: {what} is {found}, at most {most} is modelled", self.model)));
         }
-        self.job(1).check_experts()?;
+        self.check_expert_ranks()?;
         let all = self.all_blocks();
         let attends = all.attention > 0;
         let has_width = attends && a.extras.head_width.is_none();
@@ -239,6 +243,44 @@ impl Service {
     /// Tensor ranks that have the same heads of keys and values.
     pub fn kv_copies(&self) -> u64 {
         self.parallel.tp / self.architecture.kv_heads.min(self.parallel.tp)
+    }
+
+    /// Refuses experts that chips cannot share out.
+    fn check_expert_ranks(&self) -> Result<(), Diagnostic> {
+        let (Some(ranks), Some(experts)) = (&self.expert_ranks, self.experts()) else {
+            return self.job(1).check_experts();
+        };
+        let ExpertRanks { tensor, groups, .. } = *ranks;
+        let chips = self.parallel.tp * self.parallel.dp;
+        if tensor.checked_mul(groups) != Some(chips) {
+            let title = format!("{tensor} x {groups} chips share the experts out, tp x dp are {chips}");
+            return Err(Diagnostic::new(title));
+        }
+        let pairs = [
+            (groups, "groups of chips", experts.count, "experts of a layer"),
+            (tensor, "chips", experts.width, "columns of an expert"),
+            (self.parallel.tp, "chips", experts.shared, "columns of the block that every token meets"),
+        ];
+        match pairs.into_iter().find(|(divisor, _, of, _)| *divisor == 0 || !of.is_multiple_of(*divisor)) {
+            None => Ok(()),
+            Some((divisor, whose, of, what)) => {
+                Err(Diagnostic::new(format!("{divisor} {whose} do not divide the {of} {what}")))
+            }
+        }
+    }
+
+    /// Elements of the matrices of a layer's attention on a chip.
+    pub(super) fn attention_elements(&self) -> u64 {
+        let share = self.share();
+        match share.extras.latent {
+            None => share.hidden * 2 * (share.query_width() + share.kv_width()),
+            Some(Latent { query, key, plain, rotated, value }) => {
+                let narrow = share.hidden * (query.unwrap_or(0) + key + rotated);
+                let wide =
+                    query.unwrap_or(share.hidden) * (plain + rotated) + key * (plain + value) + share.hidden * value;
+                narrow + share.heads * wide
+            }
+        }
     }
 
     /// Refuses layers of stages that are not the model's.
@@ -330,7 +372,7 @@ impl Service {
         let matrices = share.feed_matrices();
         let (wide, narrow) = (share.query_width(), share.kv_width());
         let blocks = self.blocks(stage);
-        let attention = share.hidden * (2 * wide + 2 * narrow);
+        let attention = self.attention_elements();
         let fed = |width: u64| share.hidden * matrices * width;
         // Of a layer: columns that ranks divide, and rows behind a sum.
         let biases = |of: (u64, u64)| if share.bias { of } else { (0, 0) };
@@ -382,7 +424,12 @@ impl Service {
 
     /// Bytes of keys and values that a chip of a stage holds for a token of a user.
     pub fn kv_bytes_of_stage(&self, stage: u64) -> u64 {
-        let elements = 2 * self.blocks(stage).attention * self.kv_heads_of_chip() * self.architecture.head();
+        let of_token = match self.architecture.extras.latent {
+            // Every tensor rank has the latent vectors of all heads.
+            Some(latent) => latent.key + latent.rotated,
+            None => 2 * self.kv_heads_of_chip() * self.architecture.head(),
+        };
+        let elements = self.blocks(stage).attention * of_token;
         (elements * self.cache_bits()).div_ceil(8)
     }
 
@@ -436,7 +483,14 @@ impl Service {
         let matrices = a.feed_matrices();
         let (wide, narrow) = (a.query_width(), a.kv_width());
         let blocks = self.all_blocks();
-        let of_attention = (blocks.attention * a.hidden * (2 * wide + 2 * narrow)) as f64;
+        let (of_attention, of_pair) = match a.extras.latent {
+            None => (a.hidden * (2 * wide + 2 * narrow), 4 * wide),
+            Some(of) => {
+                let one = Self { parallel: Parallel { tp: 1, ..self.parallel }, ..self.clone() };
+                (one.attention_elements(), 2 * a.heads * (of.plain + of.rotated + of.value))
+            }
+        };
+        let of_attention = (blocks.attention * of_attention) as f64;
         let fed = match self.experts() {
             None => (blocks.feeds * a.hidden * matrices * a.feed_forward) as f64,
             Some(_) => self.fed_products(),
@@ -449,7 +503,7 @@ impl Service {
         let (count, first) = (count as f64, first as f64);
         let keys = count * first + count * (count - 1.0) / 2.0;
         let layers = 2.0 * count * (products * self.density.unwrap_or(1.0) + of_states as f64)
-            + 4.0 * keys * (blocks.attention * wide) as f64;
+            + keys * (blocks.attention * of_pair) as f64;
         layers + 2.0 * (a.hidden * a.vocabulary) as f64
     }
 }

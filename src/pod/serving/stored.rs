@@ -1,7 +1,9 @@
 //! Bytes of a stage's weights on a chip, in the formats that a checkpoint stores its matrices in.
 
 use super::service::{ELEMENT, Parameters, Service};
-use crate::model::StorageFormat;
+use crate::gpu::ProductFormat;
+use crate::model::{ActivationFormat, StorageFormat};
+use crate::units::Dtype;
 use crate::workload::StoredAs;
 
 /// A matrix of a block on a chip.
@@ -16,6 +18,36 @@ impl Service {
     /// Whether matrices are stored otherwise than in elements of two bytes.
     pub fn is_quantised(&self) -> bool {
         self.activations.is_some() || self.storage.of_matrices().next().is_some()
+    }
+
+    /// The format of products with matrices of the layers.
+    pub(super) fn product_format(&self) -> ProductFormat {
+        let stored = self.storage.weights.as_ref().map(|format| format.format.as_str());
+        match (&self.activations, stored) {
+            (Some(_), Some("nvfp4")) => ProductFormat::Nvfp4,
+            (Some(of), _) if of.is_by_token => ProductFormat::Fp8Block,
+            (Some(of), _) => ProductFormat::named(&of.dtype).unwrap_or(ProductFormat::Plain(Dtype::Bf16)),
+            (None, _) => ProductFormat::Plain(Dtype::Bf16),
+        }
+    }
+
+    /// Sets the format of the layers' products with matrices, and so of the matrices. Where tensor cores do not multiply four bits,
+    /// matrices of NVFP4 are expanded for products of the type of the model.
+    pub fn set_format(&mut self, format: ProductFormat, multiplies_four_bits: bool) {
+        let narrow = |stored: &str, dtype: &str, is_by_token: bool| {
+            let activations = ActivationFormat { dtype: dtype.to_owned(), is_by_token };
+            (Some(StorageFormat::new(stored)), Some(activations))
+        };
+        let fp8 = Dtype::Fp8E4m3.name();
+        self.storage.others.clear();
+        (self.storage.weights, self.activations) = match format {
+            ProductFormat::Plain(dtype) if dtype.bytes() > 1 => (None, None),
+            ProductFormat::Plain(dtype) => narrow(dtype.name(), dtype.name(), false),
+            ProductFormat::Fp8Block => narrow(fp8, fp8, true),
+            ProductFormat::Nvfp4 if multiplies_four_bits => narrow(format.name(), fp8, false),
+            ProductFormat::Nvfp4 => (Some(StorageFormat::new(format.name())), None),
+            ProductFormat::Mxfp4Weights => (Some(StorageFormat::new("mxfp4")), None),
+        };
     }
 
     /// Bytes of a stage's weights on a chip that no other tensor rank has.
@@ -41,7 +73,26 @@ impl Service {
         let blocks = self.blocks(stage);
         let without_gate = usize::from(share.feed_matrices() < 3);
         let mut bytes = i128::from(plain);
-        for (count, list) in [(blocks.attention, &attention[..]), (blocks.feeds, &feed[without_gate..])] {
+        // With latent keys and with experts, formats are counted by elements.
+        let (without, with) = self.mixed_layers();
+        let mut lists = vec![(blocks.attention, &attention[..]), (blocks.feeds, &feed[without_gate..])];
+        if self.expert_ranks.is_some() {
+            lists = vec![(if share.extras.latent.is_some() { 0 } else { blocks.attention }, &attention[..])];
+            lists.push((without, &feed[without_gate..]));
+            let saved = |elements: u64, format: ProductFormat| {
+                (elements as f64 * (ELEMENT as f64 - format.weight_bytes())).round() as i128
+            };
+            let own = self.product_format();
+            let shared = self.experts().map_or(0, |experts| experts.shared / self.parallel.tp);
+            bytes -= saved(with * self.expert_elements(shared), own);
+            if share.extras.latent.is_some() {
+                bytes -= saved(blocks.attention * self.attention_elements(), own);
+            }
+            if let Some(ranks) = &self.expert_ranks {
+                bytes -= saved(self.expert_parameters().own, ranks.format);
+            }
+        }
+        for (count, list) in lists {
             for matrix in list {
                 let elements = i128::from(ELEMENT) * i128::from(matrix.rows) * i128::from(matrix.columns);
                 bytes += i128::from(count) * (i128::from(self.stored_bytes(matrix)) - elements);
@@ -71,7 +122,7 @@ impl Service {
     pub(super) fn cache_bits(&self) -> u64 {
         match self.storage.cache.as_ref().map(|format| format.format.as_str()) {
             None => 8 * ELEMENT,
-            Some("int4" | "mxfp4") => 4,
+            Some("int4" | "mxfp4" | "nvfp4") => 4,
             Some(_) => 8,
         }
     }

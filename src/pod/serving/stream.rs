@@ -16,7 +16,7 @@ use crate::diagnostics::Diagnostic;
 /// What a trace is run under; what is not given follows from the memory of a chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// Requests that a replica runs at one time.
+    /// Requests that a replica runs at one time; 0 for all users of a closed loop.
     pub users: u64,
     /// Tokens whose keys and values a replica holds at one time.
     pub kv_tokens: Option<u64>,
@@ -28,7 +28,13 @@ pub struct Policy {
     pub chunk: Option<u64>,
     /// Seed of what is drawn: which drafted tokens are accepted.
     pub seed: u64,
+    /// A closed loop of so many users of all replicas, each of whom sends a request when the last one is answered; if not given
+    /// requests come at their times.
+    pub concurrency: Option<u64>,
 }
+
+/// Tokens of prompts of an iteration, if neither the caller nor the stack says.
+pub const PREFILL_TOKENS: u64 = 8192;
 
 /// Mean and percentiles (nearest rank).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -51,6 +57,24 @@ impl Spread {
         let n = list.len();
         let rank = |percent: usize| list.get((n * percent).div_ceil(100).max(1) - 1).copied().unwrap_or(0.0);
         Self { mean: list.iter().sum::<f64>() / n.max(1) as f64, p50: rank(50), p95: rank(95), p99: rank(99) }
+    }
+
+    /// Of values that each occur so often; nothing if there are none.
+    pub fn of_counted(values: impl Iterator<Item = (f64, u64)>) -> Option<Self> {
+        let mut list: Vec<(f64, u64)> = values.collect();
+        list.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let all: u64 = list.iter().map(|(_, times)| times).sum();
+        let sum: f64 = list.iter().map(|&(value, times)| value * times as f64).sum();
+        let rank = |percent: u64| {
+            let wanted = (all * percent).div_ceil(100).max(1);
+            let mut seen = 0;
+            let reached = list.iter().find(|(_, times)| {
+                seen += times;
+                seen >= wanted
+            });
+            reached.map_or(0.0, |(value, _)| *value)
+        };
+        (all > 0).then(|| Self { mean: sum / all as f64, p50: rank(50), p95: rank(95), p99: rank(99) })
     }
 }
 
@@ -76,6 +100,8 @@ pub struct Streamed {
     pub ttft_s: Spread,
     /// Mean time from token to token of a request, if one has two tokens.
     pub token_s: Option<Spread>,
+    /// Time from a token to the next of the same request, over all tokens, if a request has two.
+    pub gap_s: Option<Spread>,
     /// From arrival to last token.
     pub latency_s: Spread,
     /// Tokens of answers.
@@ -128,15 +154,27 @@ pub fn stream(
     let most_context = most(|request| request.prompt + request.output);
     let runs_at_once = policy.users.min(requests.len() as u64);
     let passes = Passes { prompt: longest.1, users: runs_at_once, chunk: policy.chunk };
-    let room = kv_room(system, (&one, drafting.as_ref()), &passes);
+    let room = kv_room((system, stack.memory_share), (&one, drafting.as_ref()), &passes);
     let kv_tokens = policy.kv_tokens.map_or(room.0, |tokens| tokens.min(room.1));
     // More users than have room, or than there are requests, never run at one time.
     let size = service.request_size();
     let least = requests.iter().map(|request| size.units(request.prompt + request.output)).min().unwrap_or(1).max(1);
     let able = runs_at_once.min((kv_tokens / least).max(1));
-    let Policy { users, prefill_tokens, prefix_share, chunk, seed, .. } = *policy;
+    let Policy { users, prefill_tokens, prefix_share, chunk, seed, concurrency, .. } = *policy;
     let drafted = speculation.map(|of| Drafted { tokens: of.tokens, accept: of.accept, seed });
-    let limits = Limits { users, kv_tokens, size, prefill_tokens, prefix_share, chunk, drafted };
+    let limits = Limits {
+        users,
+        kv_tokens,
+        size,
+        prefill_tokens,
+        prefix_share,
+        chunk,
+        drafted,
+        concurrency: None,
+        prompts_first: stack.prompts_first,
+        request_s: stack.request_us / 1e6,
+        first_s: stack.first_us / 1e6,
+    };
     // The least prefill is of what is not at hand, or of what is.
     let parts = [limits.cached(shortest), shortest - limits.cached(shortest)];
     let least = parts.into_iter().filter(|&part| part > 0).min().unwrap_or(1);
@@ -159,6 +197,9 @@ pub fn stream(
         .map(|replica| {
             let own: Vec<Request> =
                 requests.iter().skip(replica as usize).step_by(replicas as usize).copied().collect();
+            // Users of a closed loop are shared out like requests.
+            let of_replica = concurrency.map(|users| (users + replicas - 1 - replica) / replicas);
+            let limits = Limits { concurrency: of_replica, ..limits };
             replay(&own, &grid, &limits, replica)
         })
         .collect::<Result<_, _>>()?;
@@ -174,6 +215,7 @@ pub fn stream(
         token_s: answers()
             .any(|answer| answer.token_s.is_some())
             .then(|| Spread::of(answers().filter_map(|answer| answer.token_s))),
+        gap_s: Spread::of_counted(runs.iter().flat_map(|run| run.gaps.iter().copied())),
         latency_s: Spread::of(answers().map(|answer: &Answer| answer.latency_s)),
         tokens,
         joules: sum(|run| run.joules),
@@ -215,6 +257,11 @@ fn notes(
                 }
             },
     ];
+    if let Some(users) = policy.concurrency {
+        notes.push(format!(
+            "a closed loop: {users} users, each of whom sends the next request when the last one is answered; all begin at once"
+        ));
+    }
     if let Some(of) = speculation {
         notes.push(format!(
             "an iteration is a round: {} drafts {} tokens, which are verified in one pass; which are accepted is drawn for each request, \
@@ -246,10 +293,40 @@ fn notes(
 }
 
 impl Policy {
+    /// The same under an engine's scheduler, as far as nothing else is asked for.
+    #[must_use]
+    pub fn under(&self, stack: &Stack, replicas: u64) -> Self {
+        let users = match (self.users, self.concurrency) {
+            (0, Some(all)) => all.div_ceil(replicas.max(1)),
+            (0, None) => 1,
+            (users, _) => users,
+        };
+        Self { users, chunk: self.chunk.or(stack.pass_tokens.filter(|_| stack.mixes_prompts)), ..*self }
+    }
+
+    /// A closed loop under an engine's scheduler: so many users of each of `replicas` replicas.
+    pub fn closed(stack: &Stack, users: u64, replicas: u64) -> Self {
+        let pass = stack.pass_tokens.unwrap_or(PREFILL_TOKENS);
+        Self {
+            users,
+            kv_tokens: None,
+            prefill_tokens: pass,
+            prefix_share: 0.0,
+            chunk: stack.mixes_prompts.then_some(pass),
+            seed: 1,
+            concurrency: Some(users * replicas),
+        }
+    }
+
     /// Refuses what is out of range, or does not go together.
     fn check(&self, service: &Service, drafts: bool) -> Result<(), Diagnostic> {
         if self.users == 0 || self.users > 1 << 12 {
             return Err(Diagnostic::new(format!("`--batch` is {}, expected a count from 1 to 4096", self.users)));
+        }
+        if let Some(users) = self.concurrency.filter(|&users| users < service.parallel.dp || users > 1 << 20) {
+            let title =
+                format!("`--concurrency` is {users}, expected a user of each replica at least, and at most 2^20");
+            return Err(Diagnostic::new(title));
         }
         if !(0.0..1.0).contains(&self.prefix_share) {
             let title = format!("`--prefix-share` is {}, expected a share from 0, below 1", self.prefix_share);
@@ -323,7 +400,11 @@ impl Passes {
 
 /// Tokens whose keys and values find room: in the fastest memory that has any left beside weights and the largest pass, and in
 /// all memory. A model that drafts has weights, keys and values of its own; both take turns.
-fn kv_room(system: &System, (service, draft): (&Service, Option<&Speculation>), passes: &Passes) -> (u64, u64) {
+fn kv_room(
+    (system, memory_share): (&System, f64),
+    (service, draft): (&Service, Option<&Speculation>),
+    passes: &Passes,
+) -> (u64, u64) {
     let own = passes.most_bytes(service, 1 + draft.map_or(0, |of| of.tokens));
     let drafting = draft.map_or_else(ServingMemory::default, |of| passes.most_bytes(&of.draft, 1));
     let turn = |memory: &ServingMemory| memory.activations.saturating_add(memory.buffers);
@@ -332,7 +413,7 @@ fn kv_room(system: &System, (service, draft): (&Service, Option<&Speculation>), 
     let mut capacity = 0;
     let mut room = Vec::new();
     for tier in system.chip.device().tiers() {
-        capacity += tier.capacity_bytes;
+        capacity += (tier.capacity_bytes as f64 * memory_share) as u64;
         room.push(capacity.saturating_sub(used) / each.max(1));
     }
     let all = room.last().copied().unwrap_or(0);

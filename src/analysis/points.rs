@@ -1,0 +1,103 @@
+//! Measured serving points beside the simulation: where their systems and models come from.
+
+use std::path::{Path, PathBuf};
+
+use super::pod::served_model;
+use crate::diagnostics::Diagnostic;
+use crate::import::Checkpoint;
+use crate::input::Override;
+use crate::pod::{self, Parallel, Service, System};
+use crate::validate::{Points, Progress, SetReport, Sources};
+
+/// Systems as files of measurements call them, and the shipped system files.
+const SYSTEMS: [(&str, &str); 4] =
+    [("a100_sxm", "dgx-a100"), ("h100_sxm", "dgx-h100"), ("h200_sxm", "dgx-h200"), ("b200_sxm", "dgx-b200")];
+
+/// Models as hubs call them, and the shipped presets of the same dimensions.
+const PRESETS: [(&str, &str); 6] = [
+    ("meta-llama/Llama-3.1-8B", "llama3-8b"),
+    ("meta-llama/Llama-3.1-8B-Instruct", "llama3-8b"),
+    ("meta-llama/Llama-3.1-70B", "llama3-70b"),
+    ("meta-llama/Llama-3.1-70B-Instruct", "llama3-70b"),
+    ("nvidia/Llama-3.1-8B-Instruct-FP8", "llama3-8b"),
+    ("nvidia/Llama-3.1-70B-Instruct-FP8", "llama3-70b"),
+];
+
+/// Models whose dimensions are those of another name's: their precision stands in its own column.
+const SAME: [(&str, &str); 4] = [
+    ("nvidia/DeepSeek-R1-NVFP4", "deepseek-ai/DeepSeek-R1"),
+    ("nvidia/DeepSeek-V3.1-NVFP4", "deepseek-ai/DeepSeek-V3"),
+    ("nvidia/Qwen3-32B-NVFP4", "Qwen/Qwen3-32B"),
+    ("zhipuai/GLM-5", "zai-org/GLM-5"),
+];
+
+/// What `validate --data` takes beside files of serving points.
+#[derive(Debug, Clone, Copy)]
+pub struct PointsRequest<'a> {
+    /// A system for all rows, in place of those that they name.
+    pub system: Option<&'a Path>,
+    /// Overrides of the system files.
+    pub sets: &'a [Override],
+    /// A directory of `config.json` files by the names of their models, `/` written `--`.
+    pub models: Option<&'a Path>,
+    /// Where the journal is.
+    pub out: Option<&'a Path>,
+}
+
+/// Simulates the rows of all files.
+///
+/// # Errors
+/// A system file that cannot be read, overrides of no field, or a journal that cannot be written.
+pub fn points(
+    request: &PointsRequest<'_>,
+    points: &Points,
+    progress: Progress<'_>,
+) -> Result<Vec<SetReport>, Diagnostic> {
+    let given = request.system.map(|path| pod::open(path, request.sets)).transpose()?;
+    let system = |name: &str| -> Result<System, Diagnostic> {
+        if let Some(system) = &given {
+            return Ok(system.clone());
+        }
+        let known = SYSTEMS.iter().find(|(known, _)| *known == name);
+        let (_, file) = known.ok_or_else(|| {
+            let names = SYSTEMS.map(|(name, _)| name).join(", ");
+            Diagnostic::new(format!("no system file is known for {name:?}: those of {names} are"))
+        })?;
+        pod::open(Path::new(file), request.sets)
+    };
+    let named = |name: &str| service(name, request.models);
+    points.run(&Sources { system: &system, model: &named }, request.out, progress)
+}
+
+/// The model of a name, in one part.
+fn service(name: &str, directory: Option<&Path>) -> Result<Service, Diagnostic> {
+    let other = SAME.iter().find(|(known, _)| *known == name).map(|(_, other)| *other);
+    let file = directory.and_then(|directory| {
+        let names = [Some(name), other].into_iter().flatten();
+        names.map(|name| file_of(directory, name)).find(|path| path.is_file())
+    });
+    let preset = PRESETS.iter().find(|(known, _)| Some(*known) == Some(name).or(other)).map(|(_, preset)| *preset);
+    let asked = match (&file, preset) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(preset)) => preset.to_owned(),
+        (None, None) => {
+            let where_else = directory.map_or_else(
+                || "no `--models DIR` is given".to_owned(),
+                |directory| format!("{} has no {}", directory.display(), file_name(name)),
+            );
+            return Err(Diagnostic::new(format!("{name} is no shipped preset, and {where_else}")));
+        }
+    };
+    let Checkpoint { architecture, positions, storage, activations, notes, .. } = served_model(&asked)?;
+    let service = Service::new(name, architecture, Parallel::default());
+    let positions = Some(positions).filter(|&most| most < u64::MAX);
+    Ok(Service { positions, storage, activations, notes, ..service })
+}
+
+fn file_of(directory: &Path, name: &str) -> PathBuf {
+    directory.join(file_name(name))
+}
+
+fn file_name(name: &str) -> String {
+    format!("{}.json", name.replace('/', "--"))
+}
