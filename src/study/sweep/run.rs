@@ -1,5 +1,7 @@
 //! Running a study: in parallel, resumable, the same result whatever the order.
 
+mod grounds;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,30 +9,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 
-use crate::arch::AnyChip;
 use crate::compile::Compiled;
 use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
 use crate::interrupt;
-use crate::outcome::Fidelity as RunFidelity;
 use crate::study::StudyError;
 
 use super::evaluate::{Bench, Keys};
-use super::families::{Families, Place, resources};
 use super::fingerprints::fingerprints;
 use super::front::{Front, costs};
 use super::journal::{Ending, Header, Journal, PartialTable, Record, changed_inputs, read};
-use super::limit::{PointLimit, status};
+use super::limit::PointLimit;
 use super::metric::Measured;
 use super::results::Results;
 use super::row::{csv_lines, row_of};
-use super::shared::{MOST_COMPILED, rates, spread};
 use super::study::{Compile, Fidelity, Study};
 
 /// Points whose bounds are worked out between two writes to disk.
 const BOUNDS_AT_ONCE: usize = 4096;
-/// Points of a study up to which mappings are handed on: every point's chip is built for it.
-const MOST_POINTS_IN_FAMILIES: usize = 1 << 16;
 /// Points between two looks at what can be pruned: the same whatever the number of threads.
 const PRUNED_AT_ONCE: usize = 16;
 
@@ -414,167 +410,6 @@ impl<'a, 't> Runner<'a, 't> {
         }
         self.keep(records)?;
         Ok(todo)
-    }
-
-    /// Compiles once for all points of one ground, and simulates once for all of one content; grounds behind those that are poorer.
-    fn simulate(&self, todo: &[Todo]) -> Result<(), StudyError> {
-        let mut grounds: IndexMap<u128, IndexMap<u128, Vec<usize>>> = IndexMap::new();
-        for point in todo {
-            grounds.entry(point.keys.ground).or_default().entry(point.keys.content).or_default().push(point.index);
-        }
-        let families = self.families();
-        let mut levels = families.levels(grounds.keys().copied());
-        while let Some(level) = (!levels.is_empty()).then(|| levels.remove(0)) {
-            let contents = |ground: &u128| -> Vec<Vec<usize>> {
-                grounds.get(ground).map(|contents| contents.values().cloned().collect()).unwrap_or_default()
-            };
-            let level: Vec<(u128, Vec<Vec<usize>>)> = level.iter().map(|ground| (*ground, contents(ground))).collect();
-            self.one_level(&level)?;
-            // What no ground to come rests on is let go; of a study that prunes, rounds are to come.
-            if self.study.pareto.as_ref().is_some_and(|pareto| pareto.prune) {
-                continue;
-            }
-            let mut handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_needed = |ground: &u128| levels.iter().flatten().any(|of| families.poorer(*of).contains(ground));
-            handed_on.retain(|ground, _| is_needed(ground));
-        }
-        Ok(())
-    }
-
-    /// Grounds that do not rest on each other.
-    fn one_level(&self, grounds: &[(u128, Vec<Vec<usize>>)]) -> Result<(), StudyError> {
-        // A thread takes a ground when it has ended one, never while it waits for a part of another: a point's time would be both's.
-        let (next, failed) = (AtomicUsize::new(0), Mutex::new(Ok(())));
-        rayon::broadcast(|_| {
-            while let Some((ground, contents)) = grounds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if let Err(error) = self.one_ground(*ground, contents) {
-                    next.store(grounds.len(), Ordering::Relaxed);
-                    *failed.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
-                }
-            }
-        });
-        failed.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Which mappings compete where; none unless every point is compiled and run by the event engine.
-    fn families(&self) -> &Families {
-        let study = self.study;
-        let is_seeded = study.compile == Compile::EveryPoint
-            && study.fidelity == Fidelity::Simulated(RunFidelity::Event)
-            && study.points.len() <= MOST_POINTS_IN_FAMILIES;
-        self.bench.families(|| {
-            if !is_seeded {
-                return Families::default();
-            }
-            let place = |index: usize| {
-                let point = &study.points.get(index);
-                let setting = self.bench.setting(point);
-                let built = self.bench.built(&setting).ok()?;
-                let AnyChip::Rdu(chip) = &built.chip else { return None };
-                let Keys { ground, family, .. } = self.bench.keys(&setting)?;
-                let has = resources(chip);
-                self.bench.holds(point, &built).ok()?.then_some(Place { ground, family, point: index, has })
-            };
-            let places: Vec<Option<Place>> = (0..study.points.len()).into_par_iter().map(place).collect();
-            Families::new(places.into_iter().flatten())
-        })
-    }
-
-    fn ground(&self, point: usize) -> Option<u128> {
-        Some(self.bench.keys(&self.bench.setting(&self.study.points.get(point)))?.ground)
-    }
-
-    /// Of every ground of the whole study, whatever is done of it, the points that are compiled for all of it.
-    fn share(&mut self) {
-        let place = |index: usize| {
-            let point = &self.study.points.get(index);
-            let setting = self.bench.setting(point);
-            let built = self.bench.built(&setting).ok()?;
-            let ground = self.bench.keys(&setting)?.ground;
-            self.bench.holds(point, &built).ok()?.then(|| (ground, index, rates(&built.chip)))
-        };
-        let places: Vec<_> = (0..self.study.points.len()).into_par_iter().filter_map(place).collect();
-        let mut grounds: IndexMap<u128, (Vec<usize>, Vec<Vec<f64>>)> = IndexMap::new();
-        for (ground, index, rates) in places {
-            let (points, places) = grounds.entry(ground).or_default();
-            points.push(index);
-            places.push(rates);
-        }
-        let compiled_for = |(ground, (points, places)): (u128, (Vec<usize>, Vec<Vec<f64>>))| {
-            (ground, spread(&places, MOST_COMPILED).into_iter().map(|at| points[at]).collect())
-        };
-        self.shared = Some(grounds.into_iter().map(compiled_for).collect());
-    }
-
-    fn one_ground(&self, ground: u128, contents: &[Vec<usize>]) -> Result<(), StudyError> {
-        let families = self.families();
-        let Some(first) = contents.iter().flatten().next().copied().or(families.point(ground)) else { return Ok(()) };
-        // A caller that wants to stop unwinds from here, before the next mapping is looked for.
-        (self.tick)(self.done.load(Ordering::Relaxed), self.mine.len());
-        let shared = self.shared.as_ref().and_then(|shared| shared.get(&self.ground(first)?));
-        let alone = [first];
-        let compiled_for = shared.map_or(&alone[..], |points| points);
-        let poorer: Vec<Arc<Vec<Compiled>>> = {
-            let handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
-            families.poorer(ground).iter().filter_map(|ground| handed_on.get(ground).cloned()).collect()
-        };
-        let known = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner).get(&ground).cloned();
-        let configurations = self.until(|stop| {
-            if let Some(known) = known {
-                return vec![Ok(known.to_vec())];
-            }
-            let compile = |&point: &usize| {
-                let setting = self.bench.setting(&self.study.points.get(point));
-                let own = self.bench.configurations(&setting, stop);
-                if poorer.is_empty() {
-                    own
-                } else {
-                    self.bench.with_poorer(&self.bench.built(&setting)?, own, &poorer, stop)
-                }
-            };
-            compiled_for.par_iter().map(compile).collect::<Vec<Result<Vec<Compiled>, Diagnostic>>>()
-        });
-        if let Some([Ok(found)]) = configurations.as_deref().filter(|_| families.point(ground).is_some()) {
-            let mut handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
-            handed_on.insert(ground, Arc::new(found.clone()));
-        }
-        contents.par_iter().try_for_each(|indices| self.one_content(indices, configurations.as_deref()))
-    }
-
-    /// Runs all points of one content; without configurations, they were stopped before there were any.
-    fn one_content(
-        &self,
-        indices: &[usize],
-        configurations: Option<&[Result<Vec<Compiled>, Diagnostic>]>,
-    ) -> Result<(), StudyError> {
-        let Some(first) = indices.first() else { return Ok(()) };
-        let point = self.study.points.get(*first);
-        let setting = self.bench.setting(&point);
-        let built = self.bench.built(&setting)?;
-        let measured = configurations.and_then(|configurations| {
-            self.until(|stop| {
-                let measured = self.bench.best_measured(&built, configurations, stop);
-                self.bench.with_ranges(measured, &setting, &built, configurations, stop)
-            })
-        });
-        let (ending, measured) = match (measured, self.limit) {
-            (Some(Measured::Refused(why)), _) => (Ending::Refused, Measured::Refused(format!("refused: {why}"))),
-            (Some(measured), _) => (Ending::Ok, measured),
-            (None, limit) => {
-                let milliseconds = limit.map_or(0, |limit| limit.milliseconds);
-                (Ending::TimedOut(milliseconds), Measured::Refused(status(milliseconds)))
-            }
-        };
-        let cells = self.bench.cells(Some(&built), &measured);
-        self.keep(indices.iter().map(|&i| Record { i, s: ending, m: cells.clone() }).collect())
-    }
-
-    /// Does work within the limit of time, if there is one; `None` if it was stopped.
-    fn until<T>(&self, work: impl FnOnce(Stop<'_>) -> T) -> Option<T> {
-        let Some(limit) = self.limit else { return Some(work(Stop::NEVER)) };
-        let is_over = (limit.start)();
-        let stop = Stop::when(&*is_over);
-        stop.caught(|| work(stop))
     }
 
     /// As [`Runner::simulate`], in rounds from the least bound on; before each, points that cannot be on the front any
