@@ -133,6 +133,42 @@ fn one_compile_serves_all_rates() {
     assert_eq!(results.lines().count(), 7);
 }
 
+/// What a poorer chip runs competes on a richer one, in the whole study and in a part of it.
+#[test]
+fn more_of_a_resource_is_never_slower() {
+    let room = Room::new();
+    let text = format!(
+        "{HEAD}effort = \"quick\"\nmetrics = [\"kbk.cycles\", \"epilogue.cycles\", \"fused.cycles\"]\n\
+         [[axes]]\npath = \"arch.pmu.capacity_bytes\"\nvalues = [524288, 262144, 65536]\n\
+         [[axes]]\npath = \"arch.memory.ddr.bandwidth_gb_per_s\"\nvalues = [320, 20, 160, 40]\n\
+         [[axes]]\npath = \"workload.dims.tokens\"\nvalues = [64, 70]\n"
+    );
+    let study = room.study(&text);
+    let whole = csv(&study, 2, None);
+    assert_eq!(csv(&study, 1, None), whole);
+    let number = |cell: &str| cell.parse::<f64>().unwrap();
+    let rows: Vec<Vec<f64>> = whole.lines().skip(1).map(|line| line.split(',').map(number).collect()).collect();
+    assert_eq!(rows.len(), 24);
+    let mut compared = 0;
+    for poor in &rows {
+        for rich in &rows {
+            if rich[0] >= poor[0] && rich[1] >= poor[1] && rich[2] == poor[2] {
+                compared += 1;
+                let is_no_slower = poor[3..6].iter().zip(&rich[3..6]).all(|(poor, rich)| *rich <= 1.01 * poor);
+                assert!(is_no_slower, "{poor:?} {rich:?}");
+            }
+        }
+    }
+    assert_eq!(compared, 2 * 6 * 10);
+    // A part alone rests on points that it does not have.
+    let shard = Shard { index: 2, count: 3 };
+    let part = sweep(&study, shard, Some(2), None, &|_, _| {}).unwrap().to_csv();
+    assert!(part.lines().count() == 9 && part.lines().all(|line| whole.contains(line)), "{part}");
+    // By itself every point has its own search.
+    let alone = csv(&room.study(&text.replace("effort", "compile = \"alone\"\neffort")), 2, None);
+    assert_eq!(alone.lines().count(), whole.lines().count());
+}
+
 #[test]
 fn bounds_prune_only_what_the_front_leaves_out() {
     let room = Room::new();
