@@ -405,7 +405,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
 #[test]
 fn whatever_takes_long_stops_at_once_and_says_so() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let rows: String = (0..50_000).map(|row| format!("{},512,1024,bf16,10\n", 64 + row)).collect();
+    let rows = (0..50_000).map(|row| format!("{},512,1024,bf16,10\n", 64 + row)).collect::<Vec<String>>().concat();
     fs::write(directory.path().join("rows.csv"), format!("m,n,k,dtype,time_us\n{rows}")).expect("a table");
     let fused = "--arch sn10 --workload gpt13b-mlp";
     let commands = [

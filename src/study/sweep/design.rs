@@ -59,8 +59,8 @@ impl Points {
         axes.iter().filter(|axis| axis.len().is_none()).try_for_each(|axis| axis.at(0.0).map(drop))?;
         let (count, order) = match design {
             Design::Product => {
-                let lengths = axes.iter().filter_map(Axis::len);
-                let all = lengths.fold(Some(1u64), |all, length| all?.checked_mul(length));
+                let mut lengths = axes.iter().filter_map(Axis::len);
+                let all = lengths.try_fold(1u64, u64::checked_mul);
                 let Some(all) = all.filter(|&all| all <= MOST_POINTS) else { return Ok(None) };
                 (all, Order::Product)
             }

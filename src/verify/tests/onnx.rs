@@ -99,7 +99,7 @@ fn a_network_that_is_imported_wrongly_is_off() {
         workload.tensors.iter_enumerated().find(|(_, tensor)| tensor.name == name).map(|(id, _)| id).unwrap()
     };
     let (gate, up) = (named(&workload, "wg"), named(&workload, "wu"));
-    for operator in workload.operators.iter_mut() {
+    for operator in &mut workload.operators {
         for input in &mut operator.inputs {
             *input = if *input == gate {
                 up
