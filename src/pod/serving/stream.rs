@@ -171,7 +171,7 @@ pub fn stream(
         chunk,
         drafted,
         concurrency: None,
-        prompts_first: stack.prompts_first,
+        prompts_first: stack.scheduler.prompts_first,
         request_s: stack.request_us / 1e6,
         first_s: stack.first_us / 1e6,
     };
@@ -193,16 +193,7 @@ pub fn stream(
         }
         None => Grid::new(&server, &one, &range)?,
     };
-    let runs: Vec<Replayed> = (0..replicas)
-        .map(|replica| {
-            let own: Vec<Request> =
-                requests.iter().skip(replica as usize).step_by(replicas as usize).copied().collect();
-            // Users of a closed loop are shared out like requests.
-            let of_replica = concurrency.map(|users| (users + replicas - 1 - replica) / replicas);
-            let limits = Limits { concurrency: of_replica, ..limits };
-            replay(&own, &grid, &limits, replica)
-        })
-        .collect::<Result<_, _>>()?;
+    let runs = replayed(requests, &grid, &limits, (replicas, concurrency))?;
     let answers = || runs.iter().flat_map(|run| &run.answers);
     let end_s = runs.iter().map(|run| run.end_s).fold(0.0, f64::max);
     let sum = |of: fn(&Replayed) -> f64| runs.iter().map(of).sum::<f64>();
@@ -232,6 +223,25 @@ pub fn stream(
         notes: notes((service, speculation), policy, &grid, most_context),
         grid,
     })
+}
+
+/// Each replica's share of the requests, which come in turn, run to its end.
+fn replayed(
+    requests: &[Request],
+    grid: &Grid,
+    limits: &Limits,
+    (replicas, concurrency): (u64, Option<u64>),
+) -> Result<Vec<Replayed>, Diagnostic> {
+    (0..replicas)
+        .map(|replica| {
+            let own: Vec<Request> =
+                requests.iter().skip(replica as usize).step_by(replicas as usize).copied().collect();
+            // Users of a closed loop are shared out like requests.
+            let of_replica = concurrency.map(|users| (users + replicas - 1 - replica) / replicas);
+            let limits = Limits { concurrency: of_replica, ..*limits };
+            replay(&own, grid, &limits, replica)
+        })
+        .collect()
 }
 
 /// What a result says of itself.
@@ -301,18 +311,18 @@ impl Policy {
             (0, None) => 1,
             (users, _) => users,
         };
-        Self { users, chunk: self.chunk.or(stack.pass_tokens.filter(|_| stack.mixes_prompts)), ..*self }
+        Self { users, chunk: self.chunk.or(stack.scheduler.chunk()), ..*self }
     }
 
     /// A closed loop under an engine's scheduler: so many users of each of `replicas` replicas.
     pub fn closed(stack: &Stack, users: u64, replicas: u64) -> Self {
-        let pass = stack.pass_tokens.unwrap_or(PREFILL_TOKENS);
+        let pass = stack.scheduler.pass_tokens.unwrap_or(PREFILL_TOKENS);
         Self {
             users,
             kv_tokens: None,
             prefill_tokens: pass,
             prefix_share: 0.0,
-            chunk: stack.mixes_prompts.then_some(pass),
+            chunk: stack.scheduler.mixes_prompts.then_some(pass),
             seed: 1,
             concurrency: Some(users * replicas),
         }

@@ -87,7 +87,7 @@ impl Points {
                 }
                 Ok(Planned::Aggregated(setup, of)) => {
                     let name = format!("{:?} {:?} {:?}", row.system, setup.stack, setup.service);
-                    let (_, list) = setups.entry(name).or_insert_with(|| (setup, Vec::new()));
+                    let (_, list) = setups.entry(name).or_insert_with(|| (*setup, Vec::new()));
                     list.push(Wanted { at, of, key: String::new() });
                 }
                 Err(error) => found[at] = Some(Simulated::Refused(reason(&error))),
@@ -134,10 +134,7 @@ impl Points {
             })
             .collect::<Result<_, _>>()?;
         let of_two = |(at, kinds, key): &(usize, Box<TwoKinds>, String)| -> Result<(usize, Simulated), Diagnostic> {
-            let simulated = match kinds.simulated() {
-                Ok((ttft_s, token_s)) => Simulated::Times { ttft_s, token_s: token_s.unwrap_or(ttft_s) },
-                Err(error) => Simulated::Refused(reason(&error)),
-            };
+            let simulated = apart_simulated(kinds);
             journal.append(&[(key, &simulated)])?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, self.rows.len());
             Ok((*at, simulated))
@@ -151,7 +148,15 @@ impl Points {
     }
 }
 
-/// An error in a line, with what would mend it.
+/// A loop over workers of prompts and of tokens.
+fn apart_simulated(kinds: &TwoKinds) -> Simulated {
+    match kinds.simulated() {
+        Ok((ttft_s, token_s)) => Simulated::Times { ttft_s, token_s: token_s.unwrap_or(ttft_s) },
+        Err(error) => Simulated::Refused(reason(&error)),
+    }
+}
+
+/// What an error says.
 fn reason(error: &Diagnostic) -> String {
     error.title().to_owned()
 }
@@ -159,7 +164,7 @@ fn reason(error: &Diagnostic) -> String {
 /// What the grid of a setup has to cover for all of its rows.
 fn range(setup: &Setup, list: &[Wanted]) -> Range {
     let requests = || list.iter().map(|wanted| &wanted.of.requests);
-    let chunk = setup.stack.pass_tokens.filter(|_| setup.stack.mixes_prompts);
+    let chunk = setup.stack.scheduler.chunk();
     Range {
         most_users: list.iter().map(|wanted| wanted.of.users).max().unwrap_or(1),
         prompts: (
