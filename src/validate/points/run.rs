@@ -37,6 +37,14 @@ struct Wanted {
     key: String,
 }
 
+/// What the rows of files are simulated as.
+struct Plans {
+    /// Setups, each with the rows that share its grid, by all that grids depend on.
+    setups: BTreeMap<String, (Setup, Vec<Wanted>)>,
+    /// Rows of workers of prompts and of tokens, with the hashes that they are found again by.
+    apart: Vec<(usize, Box<TwoKinds>, String)>,
+}
+
 impl Points {
     /// Adds the rows of a file.
     ///
@@ -52,22 +60,8 @@ impl Points {
         Ok(())
     }
 
-    /// Whether it has no rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Simulates all rows that the journal in `out` does not have yet: the sets `serving-tpot` and `serving-ttft`.
-    ///
-    /// # Errors
-    /// A journal that cannot be written. What cannot be simulated is a row with its reason.
-    pub fn run(
-        &self,
-        sources: &Sources<'_>,
-        out: Option<&Path>,
-        progress: Progress<'_>,
-    ) -> Result<Vec<SetReport>, Diagnostic> {
-        let mut found: Vec<Option<Simulated>> = vec![None; self.rows.len()];
+    /// What rows are simulated as; reasons of others go to `found`.
+    fn plans(&self, sources: &Sources<'_>, found: &mut [Option<Simulated>]) -> Plans {
         let mut setups: BTreeMap<String, (Setup, Vec<Wanted>)> = BTreeMap::new();
         let mut apart: Vec<(usize, Box<TwoKinds>, String)> = Vec::new();
         let mut systems: BTreeMap<&str, Result<Arc<System>, Diagnostic>> = BTreeMap::new();
@@ -93,6 +87,26 @@ impl Points {
                 Err(error) => found[at] = Some(Simulated::Refused(reason(&error))),
             }
         }
+        Plans { setups, apart }
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Simulates all rows that the journal in `out` does not have yet: the sets `serving-tpot` and `serving-ttft`.
+    ///
+    /// # Errors
+    /// A journal that cannot be written. What cannot be simulated is a row with its reason.
+    pub fn run(
+        &self,
+        sources: &Sources<'_>,
+        out: Option<&Path>,
+        progress: Progress<'_>,
+    ) -> Result<Vec<SetReport>, Diagnostic> {
+        let mut found: Vec<Option<Simulated>> = vec![None; self.rows.len()];
+        let Plans { mut setups, apart } = self.plans(sources, &mut found);
         let (journal, known) = Journal::open(out)?;
         for (setup, list) in setups.values_mut() {
             let range = range(setup, list);
