@@ -91,7 +91,7 @@ fn service(name: &str, directory: Option<&Path>) -> Result<Service, Diagnostic> 
     let Checkpoint { architecture, positions, storage, activations, notes, .. } = served_model(&asked)?;
     let service = Service::new(name, architecture, Parallel::default());
     let positions = Some(positions).filter(|&most| most < u64::MAX);
-    Ok(Service { positions, storage, activations, notes, ..service })
+    Ok(Service { storage, activations, positions, notes, ..service })
 }
 
 fn file_of(directory: &Path, name: &str) -> PathBuf {

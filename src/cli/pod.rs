@@ -165,11 +165,11 @@ pub(super) struct PodArgs {
     /// Sequences of a step; users; requests that run at one time on a replica [default: 1; of a closed loop all users]
     #[arg(long, value_name = "N")]
     pub(super) batch: Option<u64>,
-    /// Serving: format of products with the layers' matrices: bf16, fp8, fp8_block, int8, nvfp4 or w4a16_mxfp4 [default: the
+    /// Serving: format of products with the layers' matrices: bf16, fp8, `fp8_block`, int8, nvfp4 or `w4a16_mxfp4` [default: the
     /// checkpoint's]
     #[arg(long, value_name = "FORMAT")]
     pub(super) dtype: Option<String>,
-    /// Serving: format of keys and values: bf16, fp8, fp8_e4m3, fp8_e5m2, int8 or int4 [default: the checkpoint's]
+    /// Serving: format of keys and values: bf16, fp8, `fp8_e4m3`, `fp8_e5m2`, int8 or int4 [default: the checkpoint's]
     #[arg(long, value_name = "FORMAT")]
     pub(super) kv_dtype: Option<String>,
     /// Sequences of a micro-batch; users of a replica that go through a stage together [default: 1; of prefill and decode,

@@ -68,6 +68,6 @@ pub use serving::{
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use stragglers::{Slowest, Stragglers};
-pub use system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
+pub use system::{Algorithm, Host, Level, Protocol, Scheduler, Stack, StackKind, System, Topology};
 pub use tiled::{StageBlocks, Tiled};
 pub use training::{Detail, StepTime, TrainingStep, step};

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::dragonfly::Dragonfly;
-use super::system::{Algorithm, Host, Level, Protocol, Stack, StackKind, System, Topology};
+use super::system::{Algorithm, Host, Level, Protocol, Scheduler, Stack, StackKind, System, Topology};
 use crate::arch::{self, AnyChip, Orchestration};
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Count, Override, Real, Root, Source, Table};
@@ -359,9 +359,11 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
     Ok(Stack {
         step_us: time("step_us", &spec.step_us)?,
         token_us: time("token_us", &spec.token_us)?,
-        pass_tokens: spec.pass_tokens.as_ref().map(pass_tokens).transpose()?,
-        mixes_prompts: flag("mixes_prompts", &spec.mixes_prompts)?,
-        prompts_first: flag("prompts_first", &spec.prompts_first)?,
+        scheduler: Scheduler {
+            pass_tokens: spec.pass_tokens.as_ref().map(pass_tokens).transpose()?,
+            mixes_prompts: flag("mixes_prompts", &spec.mixes_prompts)?,
+            prompts_first: flag("prompts_first", &spec.prompts_first)?,
+        },
         request_us: time("request_us", &spec.request_us)?,
         power_slowdown: share("power_slowdown", &spec.power_slowdown, 0.0, SLOWDOWN)?,
         hidden_launches: share("hidden_launches", &spec.hidden_launches, 0.0, 0.0..=1.0)?,

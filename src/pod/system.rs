@@ -222,6 +222,24 @@ impl StackKind {
     }
 }
 
+/// How an engine puts requests into passes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scheduler {
+    /// Tokens of prompts in a pass at most, where the engine has such a limit.
+    pub pass_tokens: Option<u64>,
+    /// Prompts, or parts of them, go with the tokens of requests that run in one pass.
+    pub mixes_prompts: bool,
+    /// While prompts start, requests that run wait.
+    pub prompts_first: bool,
+}
+
+impl Scheduler {
+    /// Tokens of prompts that go with the tokens of requests that run.
+    pub fn chunk(&self) -> Option<u64> {
+        self.pass_tokens.filter(|_| self.mixes_prompts)
+    }
+}
+
 /// Software of a system.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
@@ -243,18 +261,14 @@ pub struct Stack {
     pub step_us: f64,
     /// Serving: microseconds of the host for each token that it hands to a user.
     pub token_us: f64,
-    /// Serving: tokens of prompts and answers in a pass at most, where the engine has such a limit.
-    pub pass_tokens: Option<u64>,
-    /// Serving: prompts, or parts of them, go with the tokens of requests that run in one pass.
-    pub mixes_prompts: bool,
+    /// Serving: how requests are put into passes.
+    pub scheduler: Scheduler,
     /// Serving: share of the time around kernels that programmatic launches hide under the kernel before.
     pub hidden_launches: f64,
     /// Serving: microseconds of the front end beside a request's passes, many requests at a time.
     pub first_us: f64,
     /// Serving: how much longer kernels take at the clock that power leaves, for a pass that keeps all tensor cores busy, less one.
     pub power_slowdown: f64,
-    /// Serving: while prompts start, requests that run wait.
-    pub prompts_first: bool,
     /// Serving: microseconds of the front end for each request, one after the other.
     pub request_us: f64,
     /// Serving: kernels of decoding read keys once for all heads of a group, whatever the chip's file says of one library's.

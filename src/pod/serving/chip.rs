@@ -281,22 +281,17 @@ fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Dia
         sum.joules += of.joules * times as f64 + seconds * gpu.energy.static_w;
         sum.launches += of.launches * times;
     };
-    match latent {
-        Some(latent) => add(library::latent_attention(gpu, service, &latent, pass)?, pass.layers),
-        None => {
-            let around = Pass { is_first: false, is_last: false, ..*pass };
-            let part = Part { has_no_feed_forward: true, ..FUSED };
-            let workload = graph_of(service, &around, part, pass.layers)?;
-            let of = kernels(gpu, service, &around, &workload, pass.layers)?;
-            add(
-                Sum {
-                    seconds: of.seconds,
-                    joules: of.joules - of.seconds * gpu.energy.static_w,
-                    launches: of.launches,
-                },
-                1,
-            );
-        }
+    if let Some(latent) = latent {
+        add(library::latent_attention(gpu, service, &latent, pass)?, pass.layers);
+    } else {
+        let around = Pass { is_first: false, is_last: false, ..*pass };
+        let part = Part { has_no_feed_forward: true, ..FUSED };
+        let workload = graph_of(service, &around, part, pass.layers)?;
+        let of = kernels(gpu, service, &around, &workload, pass.layers)?;
+        add(
+            Sum { seconds: of.seconds, joules: of.joules - of.seconds * gpu.energy.static_w, launches: of.launches },
+            1,
+        );
     }
     let (without, with) = service.mixed_layers();
     let with = if service.experts().is_some() { with } else { 0 };

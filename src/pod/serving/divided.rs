@@ -1,4 +1,4 @@
-//! Prompts and tokens on workers of their own (Patel et al., *Splitwise*, ISCA 2024; Zhong et al., *DistServe*, OSDI 2024): a closed
+//! Prompts and tokens on workers of their own (Patel et al., *Splitwise*, ISCA 2024; Zhong et al., *`DistServe`*, OSDI 2024): a closed
 //! loop of users whose prompts one kind of workers takes, whose keys and values then go over the links, and whose tokens another kind
 //! makes.
 //!

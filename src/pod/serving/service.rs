@@ -134,6 +134,11 @@ impl Service {
         }
     }
 
+    /// Replicas that run together because they share experts out.
+    pub(super) fn replicas_together(&self) -> u64 {
+        if self.expert_ranks.is_some() { self.parallel.dp } else { self.parallel.experts.ep }
+    }
+
     /// Refuses what cannot be divided.
     ///
     /// # Errors

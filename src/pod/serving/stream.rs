@@ -9,7 +9,7 @@ use super::phases::Server;
 use super::requests::Request;
 use super::schedule::{Answer, Drafted, Limits, Replayed, replay};
 use super::served::of_model;
-use super::service::{Load, MOST_ROWS, Service};
+use super::service::{Load, MOST_ROWS, RequestSize, Service};
 use super::speculation::Speculation;
 use crate::diagnostics::Diagnostic;
 
@@ -140,7 +140,7 @@ pub fn stream(
 ) -> Result<Streamed, Diagnostic> {
     let replicas = service.parallel.dp;
     // A replica alone: others have links and chips of their own. Those that share experts out run together.
-    let together = service.parallel.experts.ep;
+    let together = service.replicas_together();
     let alone =
         |service: &Service| Service { parallel: Parallel { dp: together, ..service.parallel }, ..service.clone() };
     let one = alone(service);
@@ -160,25 +160,12 @@ pub fn stream(
     let size = service.request_size();
     let least = requests.iter().map(|request| size.units(request.prompt + request.output)).min().unwrap_or(1).max(1);
     let able = runs_at_once.min((kv_tokens / least).max(1));
-    let Policy { users, prefill_tokens, prefix_share, chunk, seed, concurrency, .. } = *policy;
-    let drafted = speculation.map(|of| Drafted { tokens: of.tokens, accept: of.accept, seed });
-    let limits = Limits {
-        users,
-        kv_tokens,
-        size,
-        prefill_tokens,
-        prefix_share,
-        chunk,
-        drafted,
-        concurrency: None,
-        prompts_first: stack.prompts_first,
-        request_s: stack.request_us / 1e6,
-        first_s: stack.first_us / 1e6,
-    };
+    let drafted = speculation.map(|of| Drafted { tokens: of.tokens, accept: of.accept, seed: policy.seed });
+    let limits = Limits { size, drafted, ..policy.limits(stack, kv_tokens) };
     // The least prefill is of what is not at hand, or of what is.
     let parts = [limits.cached(shortest), shortest - limits.cached(shortest)];
     let least = parts.into_iter().filter(|&part| part > 0).min().unwrap_or(1);
-    let range = Range { most_users: able, prompts: (least, longest.1), most_context, chunk };
+    let range = Range { most_users: able, prompts: (least, longest.1), most_context, chunk: policy.chunk };
     let server = match &drafting {
         Some(of) => {
             let most = (able * most_context).min(kv_tokens).div_ceil(able);
@@ -193,16 +180,7 @@ pub fn stream(
         }
         None => Grid::new(&server, &one, &range)?,
     };
-    let runs: Vec<Replayed> = (0..replicas)
-        .map(|replica| {
-            let own: Vec<Request> =
-                requests.iter().skip(replica as usize).step_by(replicas as usize).copied().collect();
-            // Users of a closed loop are shared out like requests.
-            let of_replica = concurrency.map(|users| (users + replicas - 1 - replica) / replicas);
-            let limits = Limits { concurrency: of_replica, ..limits };
-            replay(&own, &grid, &limits, replica)
-        })
-        .collect::<Result<_, _>>()?;
+    let runs = replayed(requests, &grid, &limits, (replicas, policy.concurrency))?;
     let answers = || runs.iter().flat_map(|run| &run.answers);
     let end_s = runs.iter().map(|run| run.end_s).fold(0.0, f64::max);
     let sum = |of: fn(&Replayed) -> f64| runs.iter().map(of).sum::<f64>();
@@ -234,6 +212,25 @@ pub fn stream(
     })
 }
 
+/// Each replica's share of the requests, which come in turn, run to its end.
+fn replayed(
+    requests: &[Request],
+    grid: &Grid,
+    limits: &Limits,
+    (replicas, concurrency): (u64, Option<u64>),
+) -> Result<Vec<Replayed>, Diagnostic> {
+    (0..replicas)
+        .map(|replica| {
+            let own: Vec<Request> =
+                requests.iter().skip(replica as usize).step_by(replicas as usize).copied().collect();
+            // Users of a closed loop are shared out like requests.
+            let of_replica = concurrency.map(|users| (users + replicas - 1 - replica) / replicas);
+            let limits = Limits { concurrency: of_replica, ..*limits };
+            replay(&own, grid, &limits, replica)
+        })
+        .collect()
+}
+
 /// What a result says of itself.
 fn notes(
     (service, speculation): (&Service, Option<&Speculation>),
@@ -241,7 +238,7 @@ fn notes(
     grid: &Grid,
     most_context: u64,
 ) -> Vec<String> {
-    let (replicas, together) = (service.parallel.dp, service.parallel.experts.ep);
+    let (replicas, together) = (service.parallel.dp, service.replicas_together());
     let mut notes = vec![
         format!(
             "{} points of users and context and {} prompts were simulated; between them times and joules are interpolated \
@@ -301,20 +298,37 @@ impl Policy {
             (0, None) => 1,
             (users, _) => users,
         };
-        Self { users, chunk: self.chunk.or(stack.pass_tokens.filter(|_| stack.mixes_prompts)), ..*self }
+        Self { users, chunk: self.chunk.or(stack.scheduler.chunk()), ..*self }
     }
 
     /// A closed loop under an engine's scheduler: so many users of each of `replicas` replicas.
     pub fn closed(stack: &Stack, users: u64, replicas: u64) -> Self {
-        let pass = stack.pass_tokens.unwrap_or(PREFILL_TOKENS);
+        let pass = stack.scheduler.pass_tokens.unwrap_or(PREFILL_TOKENS);
         Self {
             users,
             kv_tokens: None,
             prefill_tokens: pass,
             prefix_share: 0.0,
-            chunk: stack.mixes_prompts.then_some(pass),
+            chunk: stack.scheduler.mixes_prompts.then_some(pass),
             seed: 1,
             concurrency: Some(users * replicas),
+        }
+    }
+
+    /// Limits of a replica that holds so many tokens.
+    fn limits(&self, stack: &Stack, kv_tokens: u64) -> Limits {
+        Limits {
+            users: self.users,
+            kv_tokens,
+            size: RequestSize::TOKENS,
+            prefill_tokens: self.prefill_tokens,
+            prefix_share: self.prefix_share,
+            chunk: self.chunk,
+            drafted: None,
+            concurrency: None,
+            prompts_first: stack.scheduler.prompts_first,
+            request_s: stack.request_us / 1e6,
+            first_s: stack.first_us / 1e6,
         }
     }
 

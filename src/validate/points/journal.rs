@@ -3,6 +3,7 @@
 //! A row is found again by a hash of all that its result depends on, so that a journal of other inputs is of no use and does no harm.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -87,7 +88,7 @@ impl Journal {
             let record = Record::new(key, simulated);
             // Plain data: it can be written.
             let text = serde_json::to_string(&record).unwrap_or_default();
-            lines += &format!("{:016x} {text}\n", xxh3_64(text.as_bytes()));
+            let _ = writeln!(lines, "{:016x} {text}", xxh3_64(text.as_bytes()));
         }
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(lines.as_bytes())

@@ -23,7 +23,7 @@ pub struct Sources<'s> {
 
 /// Requests of each user of a closed loop: the first are all at once, as the benchmarks that measured begin.
 const ROUNDS: u64 = 10;
-/// Prompts and answers of these lengths are those of InferenceMAX, which draws each from [`LEAST_SHARE`] of it up to it [M its scripts:
+/// Prompts and answers of these lengths are those of `InferenceMAX`, which draws each from [`LEAST_SHARE`] of it up to it [M its scripts:
 /// a random range ratio of 0.8]; others have the lengths that a file names.
 const RANDOM_SHAPES: [(u64, u64); 3] = [(1024, 1024), (1024, 8192), (8192, 1024)];
 /// The least share of a length that is drawn.
@@ -73,7 +73,7 @@ impl Loop {
 /// What a row is simulated as.
 pub(super) enum Planned {
     /// The same chips take prompts and tokens.
-    Aggregated(Setup, Loop),
+    Aggregated(Box<Setup>, Loop),
     /// Workers of their own.
     Disaggregated(Box<TwoKinds>),
 }
@@ -94,7 +94,7 @@ pub(super) fn planned(row: &Row, system: &Arc<System>, model: &Service) -> Resul
     match &row.serving {
         Serving::Aggregated(workers) => {
             let of = Loop::new(workers.batch, (row.prompt, row.output));
-            Ok(Planned::Aggregated(setup(row, workers, system, model)?, of))
+            Ok(Planned::Aggregated(Box::new(setup(row, workers, system, model)?), of))
         }
         Serving::Disaggregated { prefill, decode, users } => Ok(Planned::Disaggregated(Box::new(TwoKinds {
             prefill: (*prefill, setup(row, prefill, system, model)?),

@@ -37,6 +37,14 @@ struct Wanted {
     key: String,
 }
 
+/// What the rows of files are simulated as.
+struct Plans {
+    /// Setups, each with the rows that share its grid, by all that grids depend on.
+    setups: BTreeMap<String, (Setup, Vec<Wanted>)>,
+    /// Rows of workers of prompts and of tokens, with the hashes that they are found again by.
+    apart: Vec<(usize, Box<TwoKinds>, String)>,
+}
+
 impl Points {
     /// Adds the rows of a file.
     ///
@@ -52,22 +60,8 @@ impl Points {
         Ok(())
     }
 
-    /// Whether it has no rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Simulates all rows that the journal in `out` does not have yet: the sets `serving-tpot` and `serving-ttft`.
-    ///
-    /// # Errors
-    /// A journal that cannot be written. What cannot be simulated is a row with its reason.
-    pub fn run(
-        &self,
-        sources: &Sources<'_>,
-        out: Option<&Path>,
-        progress: Progress<'_>,
-    ) -> Result<Vec<SetReport>, Diagnostic> {
-        let mut found: Vec<Option<Simulated>> = vec![None; self.rows.len()];
+    /// What rows are simulated as; reasons of others go to `found`.
+    fn plans(&self, sources: &Sources<'_>, found: &mut [Option<Simulated>]) -> Plans {
         let mut setups: BTreeMap<String, (Setup, Vec<Wanted>)> = BTreeMap::new();
         let mut apart: Vec<(usize, Box<TwoKinds>, String)> = Vec::new();
         let mut systems: BTreeMap<&str, Result<Arc<System>, Diagnostic>> = BTreeMap::new();
@@ -87,12 +81,32 @@ impl Points {
                 }
                 Ok(Planned::Aggregated(setup, of)) => {
                     let name = format!("{:?} {:?} {:?}", row.system, setup.stack, setup.service);
-                    let (_, list) = setups.entry(name).or_insert_with(|| (setup, Vec::new()));
+                    let (_, list) = setups.entry(name).or_insert_with(|| (*setup, Vec::new()));
                     list.push(Wanted { at, of, key: String::new() });
                 }
                 Err(error) => found[at] = Some(Simulated::Refused(reason(&error))),
             }
         }
+        Plans { setups, apart }
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Simulates all rows that the journal in `out` does not have yet: the sets `serving-tpot` and `serving-ttft`.
+    ///
+    /// # Errors
+    /// A journal that cannot be written. What cannot be simulated is a row with its reason.
+    pub fn run(
+        &self,
+        sources: &Sources<'_>,
+        out: Option<&Path>,
+        progress: Progress<'_>,
+    ) -> Result<Vec<SetReport>, Diagnostic> {
+        let mut found: Vec<Option<Simulated>> = vec![None; self.rows.len()];
+        let Plans { mut setups, apart } = self.plans(sources, &mut found);
         let (journal, known) = Journal::open(out)?;
         for (setup, list) in setups.values_mut() {
             let range = range(setup, list);
@@ -134,10 +148,7 @@ impl Points {
             })
             .collect::<Result<_, _>>()?;
         let of_two = |(at, kinds, key): &(usize, Box<TwoKinds>, String)| -> Result<(usize, Simulated), Diagnostic> {
-            let simulated = match kinds.simulated() {
-                Ok((ttft_s, token_s)) => Simulated::Times { ttft_s, token_s: token_s.unwrap_or(ttft_s) },
-                Err(error) => Simulated::Refused(reason(&error)),
-            };
+            let simulated = apart_simulated(kinds);
             journal.append(&[(key, &simulated)])?;
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, self.rows.len());
             Ok((*at, simulated))
@@ -151,7 +162,15 @@ impl Points {
     }
 }
 
-/// An error in a line, with what would mend it.
+/// A loop over workers of prompts and of tokens.
+fn apart_simulated(kinds: &TwoKinds) -> Simulated {
+    match kinds.simulated() {
+        Ok((ttft_s, token_s)) => Simulated::Times { ttft_s, token_s: token_s.unwrap_or(ttft_s) },
+        Err(error) => Simulated::Refused(reason(&error)),
+    }
+}
+
+/// What an error says.
 fn reason(error: &Diagnostic) -> String {
     error.title().to_owned()
 }
@@ -159,7 +178,7 @@ fn reason(error: &Diagnostic) -> String {
 /// What the grid of a setup has to cover for all of its rows.
 fn range(setup: &Setup, list: &[Wanted]) -> Range {
     let requests = || list.iter().map(|wanted| &wanted.of.requests);
-    let chunk = setup.stack.pass_tokens.filter(|_| setup.stack.mixes_prompts);
+    let chunk = setup.stack.scheduler.chunk();
     Range {
         most_users: list.iter().map(|wanted| wanted.of.users).max().unwrap_or(1),
         prompts: (
