@@ -101,6 +101,7 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
     let text = write(&Options {
         name: request.name.clone(),
         architecture,
+        stack: None,
         phase: request.phase,
         batch: request.batch,
         sequence,

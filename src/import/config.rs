@@ -2,14 +2,16 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::checkpoint::Checkpoint;
-use super::families::{Fields, Model};
+use super::families::Fields;
 use super::json::Unique;
 use super::options::{Imported, Options};
 use super::quantization::Quantisation;
+use super::subject::{Purpose, Subject};
 use crate::diagnostics::{Diagnostic, steers};
 use crate::input;
 use crate::model::{ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, write};
@@ -28,10 +30,20 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     let expert_load = options.expert_load.clone();
     let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts: false };
     let mut notes = Vec::new();
-    let fields = fields.of_text(&mut notes)?;
-    let family = fields.family()?;
-    let Model { architecture, sequence: trained, notes: of_model } = fields.model(family, options.phase)?;
-    notes.extend(of_model);
+    let fields = fields.of_text(&mut notes);
+    let has_masks = options.masks || options.density.is_some();
+    let why_plain = match options.phase {
+        Phase::Training => Some("the matrices are trained"),
+        _ if has_masks => Some("the matrices are pruned"),
+        _ => None,
+    };
+    let purpose = Purpose { phase: options.phase, dtype: options.dtype(), why_plain };
+    let subject = fields.subject(&purpose, &mut notes)?;
+    let Subject { family, architecture, stack, sequence: trained, quantisation, .. } = subject;
+    if has_masks && stack.is_some() {
+        let title = "masks: the layers of this model are of several kinds, whose weights are not looked for";
+        return Err(Diagnostic::new(title).with_help("leave `--masks` and `--density` out"));
+    }
     let Sizes { batch, sequence, context } = sizes(options)?;
     let usual = trained.min(USUAL_SEQUENCE);
     // Of one token at a time, only the cache has a length.
@@ -54,7 +66,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         (architecture.output, architecture.tied) = (true, true);
         notes.push("an output matrix over the vocabulary is added, to have a loss to train on".to_owned());
     }
-    let weights = if options.masks || options.density.is_some() {
+    let weights = if has_masks {
         notes.push(format!(
             "masks: {} of layer 0 of the weights beside {}, for all {} layers",
             match options.density {
@@ -64,22 +76,17 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
             path.file_name().unwrap_or_default().to_string_lossy(),
             architecture.layers
         ));
-        weights(path, family, options, &mut notes)?
+        weights(path, &family, options, &mut notes)?
     } else {
         Vec::new()
     };
-    let why = match options.dtype() {
-        _ if options.phase == Phase::Training => Some("the matrices are trained"),
-        _ if !weights.is_empty() => Some("the matrices are pruned"),
-        _ => None,
-    };
-    let quantisation = fields.quantization(&architecture, family, options.dtype(), why, &mut notes);
     let Quantisation { weights: stored, others, cache, activations } = quantisation;
     let storage = Storage { weights: stored, others, cache: cache.filter(|_| options.phase == Phase::Decode) };
     let name = name_of(path, &fields);
     let text = write(&crate::model::Options {
         name,
         architecture,
+        stack: stack.map(Arc::new),
         phase: options.phase,
         batch,
         sequence,
@@ -137,21 +144,19 @@ pub(super) fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> 
     let expert_load = ExpertLoad::default();
     let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts };
     let mut notes = Vec::new();
-    let fields = fields.of_text(&mut notes)?;
-    let family = fields.family()?;
-    let Model { architecture, sequence, notes: of_model } = fields.model(family, Phase::Training)?;
-    notes.extend(of_model);
-    let is_beside = architecture.extras.experts.is_some() || architecture.extras.mamba.is_some();
-    let why_not = match () {
-        () if is_trained => Some("the matrices are trained"),
-        () if is_beside => Some("experts and recurrences on many chips are of bf16 here"),
-        () => None,
-    };
-    let quantisation = fields.quantization(&architecture, family, "bf16", why_not, &mut notes);
+    let fields = fields.of_text(&mut notes);
+    let why_plain = is_trained.then_some("the matrices are trained");
+    // Experts are kept in training too, for those who run them.
+    let phase = if keeps_experts || !is_trained { Phase::Forward } else { Phase::Training };
+    let purpose = Purpose { phase, dtype: "bf16", why_plain };
+    let subject = fields.subject(&purpose, &mut notes)?;
+    let Subject { architecture, layers, stack, sequence, quantisation, .. } = subject;
     let Quantisation { weights, others, cache, activations } = quantisation;
     Ok(Checkpoint {
         name: name_of(path, &fields),
         architecture,
+        is_whole: stack.is_none(),
+        stack: layers.map(Arc::new),
         sequence: sequence.min(USUAL_SEQUENCE),
         positions: sequence,
         storage: Storage { weights, others, cache },
@@ -171,9 +176,31 @@ fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
     Ok(bytes)
 }
 
+/// JSON as Python writes it: `NaN`, `Infinity` and `-Infinity` outside of texts become `null`.
+fn without_infinities(bytes: Vec<u8>) -> Vec<u8> {
+    let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let (mut found, mut at, mut is_text) = (Vec::with_capacity(bytes.len()), 0, false);
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        if let Some(word) = words.iter().find(|word| !is_text && rest.starts_with(word)) {
+            found.extend_from_slice(b"null");
+            at += word.len();
+            continue;
+        }
+        if is_text && rest[0] == b'\\' {
+            found.extend(rest.iter().take(2));
+            at += 2;
+            continue;
+        }
+        is_text ^= rest[0] == b'"';
+        found.push(rest[0]);
+        at += 1;
+    }
+    found
+}
+
 /// The object that a JSON file holds.
 fn object(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
-    let found = serde_json::from_slice::<Unique>(&bytes_of(path, MOST_BYTES)?);
+    let found = serde_json::from_slice::<Unique>(&without_infinities(bytes_of(path, MOST_BYTES)?));
     let refused = |why: String| Diagnostic::new(format!("`{}` is no config.json: {why}", path.display()));
     match found.map(|found| found.0) {
         Ok(Value::Object(map)) => Ok(map),

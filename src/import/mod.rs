@@ -24,6 +24,7 @@ mod image_shapes;
 mod images;
 mod infer;
 mod json;
+mod kind_formats;
 mod layout;
 mod lower;
 mod masks;
@@ -41,6 +42,8 @@ mod proto;
 mod pt2;
 mod quantization;
 mod shapes;
+mod structure;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -89,6 +89,8 @@ pub(super) struct Pass {
     pub is_last: bool,
     /// What its layers are, in a model with recurrences.
     pub hybrid: Option<HybridLayers>,
+    /// The first stage whose layers are of the same kinds, in a model of several.
+    pub stage: u64,
     /// Its layers.
     pub layers: u64,
 }
@@ -239,6 +241,12 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
     };
     let mut options = service.options(pass.phase(), users, tokens);
     options.architecture.layers = layers.max(1);
+    if let Some(stack) = &service.stack {
+        options.stack = Some(Arc::new(service.layers_on_chip(stack, pass.stage)));
+        if pass.work == Work::Prompts {
+            options.sequence = Service::filled(stack, tokens);
+        }
+    }
     if let (Some(mamba), Some(layers)) = (&mut options.architecture.extras.mamba, pass.hybrid) {
         *mamba = mamba.with(layers);
         // A prompt is filled up to whole chunks.
@@ -283,7 +291,7 @@ fn on_rdu(
         Ok(of(&outcome, chip.seconds(outcome.cycles), 0.0, chip.energy.static_w))
     };
     let share = service.share();
-    if !matches!(pass.work, Work::Tokens { .. }) || share.heads == share.kv_heads {
+    if service.stack.is_some() || !matches!(pass.work, Work::Tokens { .. }) || share.heads == share.kv_heads {
         return run(false);
     }
     if let Some(by_rows) = by_rows {
@@ -351,21 +359,27 @@ fn kernels(
         head_dim: share.head(),
         window: None,
     };
-    let cases = match pass.work {
-        Work::Mixed { chunk, before } if layers > 0 => vec![
-            Case::Decode(attending(pass.users, pass.tokens)),
-            Case::Extend { call: attending(1, before + chunk), new: chunk },
+    let cases: Vec<(Case, u64)> = match (pass.work, &service.stack) {
+        (Work::Mixed { chunk, before }, Some(stack)) => {
+            let tokens = service.attention_calls(stack, pass.stage, (pass.users, pass.tokens));
+            let parts = service.attention_calls(stack, pass.stage, (1, before + chunk));
+            let parts = parts.into_iter().map(|(call, count)| (Case::Extend { call, new: chunk }, count));
+            tokens.into_iter().map(|(call, count)| (Case::Decode(call), count)).chain(parts).collect()
+        }
+        (Work::Mixed { chunk, before }, None) if layers > 0 => vec![
+            (Case::Decode(attending(pass.users, pass.tokens)), layers),
+            (Case::Extend { call: attending(1, before + chunk), new: chunk }, layers),
         ],
         _ => Vec::new(),
     };
     let seconds = |cycles: u64| cycles as f64 / gpu.clock_hz as f64;
     // The call outside its kernels is the stack's to count.
     let mut each = 0.0;
-    for case in &cases {
-        each += gpu::seconds(gpu, case)? - gpu.serving.call_us / 1e6;
+    for (case, count) in &cases {
+        each += (gpu::seconds(gpu, case)? - gpu.serving.call_us / 1e6) * *count as f64;
     }
     let static_w = outcome.energy().static_ / seconds(outcome.cycles).max(1e-12);
-    Ok(of(outcome, seconds(outcome.cycles) + each * layers as f64, seconds(outcome.cycles), static_w))
+    Ok(of(outcome, seconds(outcome.cycles) + each, seconds(outcome.cycles), static_w))
 }
 
 /// Time and energy of an outcome that takes `seconds` in place of `counted`, over which its static energy is counted (0: the

@@ -6,6 +6,7 @@
 mod chip;
 mod experts;
 mod grid;
+mod layered;
 mod memory;
 mod mixed;
 mod phases;
