@@ -83,7 +83,9 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     let expert_load = expert_load(request.expert_load, &architecture)?;
     let stage_layers = request.stage_layers.map(whole_layers).transpose()?;
     let service = |of: Checkpoint, density: Option<f64>, stage_layers: Option<Arc<[u64]>>| {
-        let Checkpoint { name: model, mut architecture, is_whole, stack, positions, storage, activations, notes, .. } = of;
+        let Checkpoint {
+            name: model, mut architecture, is_whole, stack, positions, storage, activations, notes, ..
+        } = of;
         let stack = stack.filter(|_| !is_whole || !serves_whole(&system, &architecture));
         if let Position::Learned(rows) = architecture.position {
             architecture.position = Position::Learned(rows.max(sequence));

@@ -28,7 +28,7 @@ const USUAL_SEQUENCE: u64 = 2048;
 /// Imports a config.
 pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     let expert_load = options.expert_load.clone();
-    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts: false };
+    let fields = Fields { path: path.display().to_string(), map: config(path)?, expert_load, keeps_experts: false };
     let mut notes = Vec::new();
     let fields = fields.of_text(&mut notes);
     let has_masks = options.masks || options.density.is_some();
@@ -142,7 +142,7 @@ fn name_of(path: &Path, fields: &Fields) -> String {
 /// What a config says of a model, for many chips.
 pub(super) fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> Result<Checkpoint, Diagnostic> {
     let expert_load = ExpertLoad::default();
-    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts };
+    let fields = Fields { path: path.display().to_string(), map: config(path)?, expert_load, keeps_experts };
     let mut notes = Vec::new();
     let fields = fields.of_text(&mut notes);
     let why_plain = is_trained.then_some("the matrices are trained");
@@ -174,6 +174,21 @@ fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
         return Err(refused(format!("it is larger than {most} bytes")));
     }
     Ok(bytes)
+}
+
+/// A config, with what a `hf_quant_config.json` beside it says of formats, where it says nothing itself.
+fn config(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
+    let mut map = object(path)?;
+    let beside = path.with_file_name("hf_quant_config.json");
+    if map.get("quantization_config").is_some_and(|config| !config.is_null()) || !beside.is_file() {
+        return Ok(map);
+    }
+    let mut of = object(&beside)?;
+    if let Some(Value::Object(mut inner)) = of.remove("quantization") {
+        inner.insert("quant_method".to_owned(), Value::from("modelopt"));
+        map.insert("quantization_config".to_owned(), Value::Object(inner));
+    }
+    Ok(map)
 }
 
 /// JSON as Python writes it: `NaN`, `Infinity` and `-Infinity` outside of texts become `null`.

@@ -28,6 +28,7 @@ mod kind_formats;
 mod layout;
 mod lower;
 mod masks;
+mod matrix_modules;
 mod module_names;
 mod module_rules;
 mod moves;

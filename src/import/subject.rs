@@ -78,19 +78,26 @@ impl Fields {
             let quantisation =
                 self.quantization(&architecture, &family, purpose.dtype, purpose.why_plain, &mut of_formats);
             let says = self.says_formats();
-            let is_applied = !says || purpose.why_plain.is_some() || quantisation != Quantisation::default();
+            let is_uniform = !of_formats.iter().any(|note| note.contains("otherwise in some layers"));
+            let is_dense = architecture.extras.experts.is_none() && architecture.extras.latent.is_none();
+            let is_uniform = is_uniform && is_dense;
+            let is_applied =
+                !says || purpose.why_plain.is_some() || is_uniform && quantisation != Quantisation::default();
             let mut layers = stack.clone();
-            if says && purpose.why_plain.is_none() {
-                self.formats(&mut layers, &mut Vec::new());
+            let mut unsaid = Vec::new();
+            if purpose.why_plain.is_none() {
+                self.formats(&mut layers, &mut unsaid);
             }
             if is_applied {
                 notes.extend(of_formats);
+                notes.extend(unsaid.into_iter().filter(|_| !says));
                 let layers = Some(layers);
                 return Ok(Subject { family, architecture, stack: None, layers, sequence, quantisation });
             }
         }
+        let mut quantisation = Quantisation::default();
         if purpose.why_plain.is_none() {
-            self.formats(&mut stack, notes);
+            quantisation.cache = self.formats(&mut stack, notes);
         } else if let Some(why) = purpose.why_plain.filter(|_| self.says_formats()) {
             notes.push(format!(
                 "`quantization_config` is not applied: {why}; the matrices are stored in the data type of products"
@@ -98,7 +105,6 @@ impl Fields {
         }
         let family = self.class_name(&name);
         let (architecture, layers) = (outline(&stack), Some(stack.clone()));
-        let quantisation = Quantisation::default();
         Ok(Subject { family, architecture, stack: Some(stack), layers, sequence, quantisation })
     }
 

@@ -170,7 +170,16 @@ impl Reader<'_> {
                 ));
                 Ok(count)
             }
-            None => Ok(0),
+            None => {
+                let has_one =
+                    |name: &&&str| self.map().get(**name).is_some_and(|value| value.as_u64().is_some_and(|n| n > 0));
+                match EACH.iter().chain(&WIDTH).find(has_one) {
+                    Some(name) if !said => {
+                        Err(self.refused(&format!("`{name}` is there, and `{}` is missing", COUNT[0])))
+                    }
+                    _ => Ok(0),
+                }
+            }
         }
     }
 
@@ -231,6 +240,9 @@ impl Reader<'_> {
         let shared = match self.one_of_all(&names)? {
             Some(shared) => shared,
             None if said => 0,
+            None if usual.is_none() && self.family.starts_with("deepseek") => {
+                return Err(self.refused(&format!("`{}` is missing", names[0])));
+            }
             None => usual.unwrap_or(0),
         };
         Ok((shared.saturating_mul(width), false))

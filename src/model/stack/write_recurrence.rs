@@ -239,7 +239,17 @@ impl Writer<'_> {
             self.sized("s_last", state, fp32);
             self.operator("last_added", "slice", &["s_flat"], "s_last", "");
             self.sized("state", state, &dtype);
-            self.operator("add_last", "add", &["before_last", "s_last"], "state", "");
+            self.sized("a_last", (batch, heads), "");
+            self.operator("last_decay", "slice", &["a_chunk"], "a_last", "");
+            self.sized("kept_last", state, fp32);
+            self.operator(
+                "decay_last",
+                "head_scale",
+                &["before_last", "a_last"],
+                "kept_last",
+                &format!("heads = {heads}"),
+            );
+            self.operator("add_last", "add", &["kept_last", "s_last"], "state", "");
         }
     }
 

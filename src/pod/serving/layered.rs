@@ -75,7 +75,8 @@ impl Service {
             if !fits {
                 let most = (1..=tp).rev().find(|&ranks| {
                     let all = stack.kinds.iter().flat_map(LayerKind::divided);
-                    all.into_iter().all(|of| of.count.is_multiple_of(ranks) || of.is_shared && ranks.is_multiple_of(of.count))
+                    all.into_iter()
+                        .all(|of| of.count.is_multiple_of(ranks) || of.is_shared && ranks.is_multiple_of(of.count))
                 });
                 let title = format!("tp = {tp} does not divide the {count} {of} of {}", self.model);
                 return Err(Diagnostic::new(title).with_help(format!("use tp={}", most.unwrap_or(1))));
@@ -272,7 +273,12 @@ impl Service {
     }
 
     /// Attention of a layer of each kind of a stage over a context, with the number of such layers.
-    pub(super) fn attention_calls(&self, stack: &Stack, stage: u64, (batch, tokens): (u64, u64)) -> Vec<(AttentionCall, u64)> {
+    pub(super) fn attention_calls(
+        &self,
+        stack: &Stack,
+        stage: u64,
+        (batch, tokens): (u64, u64),
+    ) -> Vec<(AttentionCall, u64)> {
         let call = |heads, kv_heads, head_dim, window| AttentionCall {
             dtype: Dtype::Bf16,
             batch,
@@ -304,7 +310,9 @@ impl Service {
             _ => None,
         });
         copied
-            .map(|(count, of)| format!("tp {tp} over {count} {of}: {} ranks each hold the same one in their caches", tp / count))
+            .map(|(count, of)| {
+                format!("tp {tp} over {count} {of}: {} ranks each hold the same one in their caches", tp / count)
+            })
             .into_iter()
             .collect()
     }

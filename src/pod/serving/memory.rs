@@ -75,14 +75,9 @@ pub(super) fn of_work(service: &Service, load: &Load, work: Work) -> ServingMemo
     let of_stage = |stage: u64| ServingMemory {
         weights: service.weight_bytes(stage),
         kv_cache: (load.batch / p.dp).saturating_mul(service.cache_bytes(stage, load.tokens)),
-        activations: rows
-            .saturating_mul(2 * activation + ELEMENT * widest)
-            .saturating_add(of_experts)
-            .saturating_add(if stage + 1 == p.pp {
-                work.sampled(load.micro_batch) * share.vocabulary * ELEMENT
-            } else {
-                0
-            }),
+        activations: rows.saturating_mul(2 * activation + ELEMENT * widest).saturating_add(of_experts).saturating_add(
+            if stage + 1 == p.pp { work.sampled(load.micro_batch) * share.vocabulary * ELEMENT } else { 0 },
+        ),
         buffers: rows
             .saturating_mul(activation * (u64::from(p.tp > 1) + if p.pp > 1 { 2 } else { 0 }))
             .saturating_add(exchanged),

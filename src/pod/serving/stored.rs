@@ -16,7 +16,9 @@ impl Service {
     /// Whether matrices are stored otherwise than in elements of two bytes.
     pub fn is_quantised(&self) -> bool {
         let has_formats = |stack: &Stack| stack.kinds.iter().any(|kind| !kind.formats.is_empty());
-        self.stack.as_ref().is_some_and(|stack| has_formats(stack)) || self.activations.is_some() || self.storage.of_matrices().next().is_some()
+        self.stack.as_ref().is_some_and(|stack| has_formats(stack))
+            || self.activations.is_some()
+            || self.storage.of_matrices().next().is_some()
     }
 
     /// Bytes of a stage's weights on a chip that no other tensor rank has.
