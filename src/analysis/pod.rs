@@ -202,7 +202,8 @@ pub(super) fn expert_load(given: Option<&str>, architecture: &Architecture) -> R
 
 /// A preset, or the model of a config.json. Experts are refused, or in a config.json taken as one block, unless they are kept.
 pub(super) fn model(name: &str, keeps_experts: bool, is_trained: bool) -> Result<Checkpoint, Diagnostic> {
-    if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
+    let is_file = Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    if is_file || import::published(Path::new(name)).is_some() {
         let found = import::checkpoint(Path::new(name), keeps_experts || !is_trained, is_trained)?;
         if !found.is_whole && is_trained {
             let what = "layers of kinds that have no gradients here";

@@ -10,6 +10,7 @@ use super::checkpoint::Checkpoint;
 use super::families::Fields;
 use super::json::Unique;
 use super::options::{Imported, Options};
+use super::published::published;
 use super::quantization::Quantisation;
 use super::subject::{Purpose, Subject};
 use crate::diagnostics::{Diagnostic, steers};
@@ -131,6 +132,9 @@ fn sizes(options: &Options) -> Result<Sizes, Diagnostic> {
 
 /// What people call the model: the name that the config gives, else the file's, or of a `config.json` the folder's.
 fn name_of(path: &Path, fields: &Fields) -> String {
+    if let Some(model) = published(path) {
+        return model.name.clone();
+    }
     let given = fields.map.get("_name_or_path").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).filter(|stem| stem != "config");
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -178,6 +182,9 @@ fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
 
 /// A config, with what a `hf_quant_config.json` beside it says of formats, where it says nothing itself.
 fn config(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
+    if let Some(model) = published(path) {
+        return Ok(model.config.clone());
+    }
     let mut map = object(path)?;
     let beside = path.with_file_name("hf_quant_config.json");
     if map.get("quantization_config").is_some_and(|config| !config.is_null()) || !beside.is_file() {

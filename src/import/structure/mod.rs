@@ -19,6 +19,7 @@ use crate::diagnostics::Diagnostic;
 use crate::model::{LayerKind, Norm, Stack};
 
 pub(super) use families::{class_of as class_name, known_names};
+use nested::HIDDEN;
 pub(super) use nested::text_of;
 
 /// Most layers of a model.
@@ -45,9 +46,6 @@ pub(super) struct Reader<'a> {
     layers: u64,
     heads: u64,
 }
-
-/// Names of the width of the residual stream.
-const HIDDEN: [&str; 5] = ["hidden_size", "n_embd", "n_embed", "d_model", "dim"];
 
 /// Names of the number of layers.
 const LAYERS: [&str; 5] = ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"];
@@ -164,7 +162,10 @@ impl Reader<'_> {
             }
         };
         let norm = if families::has_layer_norms(self.family) { Norm::Layer } else { Norm::Rms };
-        let vocabulary = self.count(&["padded_vocab_size", "vocab_size", "embedding_size"])?;
+        let vocabulary = match self.any(&["padded_vocab_size"])? {
+            Some(rows) => rows,
+            None => self.count(&["vocab_size", "embedding_size"])?,
+        };
         let streams = self.any(&["hc_mult"])?.unwrap_or(1);
         if !streams.is_power_of_two() || streams > 64 {
             return Err(self.refused(&format!("`hc_mult` is {streams}, expected a power of two up to 64")));

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::HIDDEN;
+/// Names of the width of the residual stream.
+pub(super) const HIDDEN: [&str; 5] = ["hidden_size", "n_embd", "n_embed", "d_model", "dim"];
 
 /// Keys under which the text model stands, outermost first.
 const TEXT: [&str; 6] =

@@ -4,8 +4,8 @@ use super::super::extras::Latent;
 use super::super::preset::Norm;
 use super::attention::{Compressed, HeadAttention, Indexer, LatentAttention};
 use super::feed::{Expertise, Feed, FeedBlock};
+use super::kinds::{LayerKind, Mixer, Stack};
 use super::recurrence::{Decay, DeltaNet, Lightning};
-use super::{LayerKind, Mixer, Stack};
 
 /// A matrix of a layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl LayerKind {
                     Decay::Head => net.value_heads,
                     Decay::Column => net.keys(),
                 };
-                net.taps * net.convolved() + net.value_heads + rates + net.values()
+                net.taps * net.convolved() + 2 * rates + net.values()
             }
             Mixer::Lightning(of) => of.heads * of.head,
             Mixer::Recurrence(m) => m.vectors(),

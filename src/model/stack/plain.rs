@@ -2,8 +2,9 @@
 
 use super::attention::{HeadAttention, LatentAttention};
 use super::feed::{Expertise, Feed, FeedBlock};
-use super::{LayerKind, Mixer, Stack};
-use crate::model::{Activation, Architecture, Extras, Norm, Position};
+use super::kinds::{LayerKind, Mixer, Stack};
+use crate::model::extras::Extras;
+use crate::model::preset::{Activation, Architecture, Norm, Position};
 
 /// The architecture of a stack, where that says all of it; formats of matrices are not looked at.
 pub fn plain(stack: &Stack) -> Option<Architecture> {

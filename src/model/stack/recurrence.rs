@@ -56,3 +56,11 @@ pub struct Lightning {
     /// Width of a head.
     pub head: u64,
 }
+
+/// Rows of a chunk of linear attention, at most.
+const CHUNK: u64 = 64;
+
+/// The chunk of a sequence: its largest power of two that divides it, at most [`CHUNK`].
+pub fn chunk_of(sequence: u64) -> u64 {
+    (1_u64 << sequence.trailing_zeros().min(63)).min(CHUNK)
+}

@@ -2,9 +2,9 @@
 
 use super::attention::{Compressed, HeadAttention, LatentAttention};
 use super::feed::{Expertise, Feed, FeedBlock};
+use super::kinds::{LayerKind, Mixer, Stack};
 use super::recurrence::{DeltaNet, Lightning};
-use super::{LayerKind, Mixer, Stack};
-use crate::model::Experts;
+use crate::model::experts::Experts;
 
 /// A count that must be divided by the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The graph of a stack: a block for each kind of layer, those of one kind after those of another.
 
 use super::super::write::Writer;
-use super::{LayerKind, Mixer, Stack};
+use super::feed::Feed;
+use super::kinds::{LayerKind, Mixer, Stack};
 
 /// A number as the writer takes extents.
 pub(super) fn number(count: u64) -> String {
@@ -63,7 +64,7 @@ impl Writer<'_> {
         let streams = stack.streams > 1;
         let (read, of_mixer) =
             if streams { self.read_streams(stack, x, "mixer") } else { (x.to_owned(), String::new()) };
-        let has_feed = kind.feed != super::Feed::None;
+        let has_feed = kind.feed != Feed::None;
         if kind.mixer == Mixer::None {
             let h = self.normed(norms.before, &read, "x_feed");
             let fed = self.fed(stack, kind, &h, norms.behind);

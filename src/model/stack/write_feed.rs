@@ -4,7 +4,7 @@ use super::super::preset::Activation;
 use super::super::write::Writer;
 use super::feed::{Expertise, Feed, FeedBlock};
 use super::write::number;
-use crate::model::Experts;
+use crate::model::experts::Experts;
 
 impl Writer<'_> {
     /// What a feed-forward block makes of the rows `h`.

@@ -6,16 +6,8 @@
 
 use super::super::options::Phase;
 use super::super::write::Writer;
-use super::recurrence::{Decay, DeltaNet, Lightning};
+use super::recurrence::{Decay, DeltaNet, Lightning, chunk_of};
 use super::write::number;
-
-/// Rows of a chunk of linear attention, at most.
-const CHUNK: u64 = 64;
-
-/// The chunk of a sequence: its largest power of two that divides it, at most [`CHUNK`].
-pub fn chunk_of(sequence: u64) -> u64 {
-    (1_u64 << sequence.trailing_zeros().min(63)).min(CHUNK)
-}
 
 /// Heads and widths of states in chunks.
 struct Chunks {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rayon::prelude::*;
+
 use crate::arch::{AnyChip, Chip, Gpu};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
@@ -91,6 +93,8 @@ pub(super) struct Pass {
     pub hybrid: Option<HybridLayers>,
     /// The first stage whose layers are of the same kinds, in a model of several.
     pub stage: u64,
+    /// The only kind of its layers, if a stage is simulated kind by kind.
+    pub kind: Option<u16>,
     /// Its layers.
     pub layers: u64,
 }
@@ -110,6 +114,20 @@ pub(super) struct ChipTime {
     pub products: f64,
     /// Of an RDU, where both ways to write attention were compiled: queries as rows were the faster one.
     pub by_rows: Option<bool>,
+}
+
+impl ChipTime {
+    /// One after the other.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            seconds: self.seconds + other.seconds,
+            launches: self.launches + other.launches,
+            joules: self.joules + other.joules,
+            static_w: self.static_w.max(other.static_w),
+            products: self.products + other.products,
+            by_rows: self.by_rows.or(other.by_rows),
+        }
+    }
 }
 
 impl Pass {
@@ -172,15 +190,29 @@ impl Chips {
     /// # Errors
     /// What the chip's simulation refuses.
     pub(super) fn time(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known().get(pass).copied();
-        let mut time = match found {
-            Some(time) => time,
-            None => self.simulated(stack, service, pass)?,
-        };
-        known().insert(*pass, time);
+        let mut time = self.whole(stack, service, pass)?;
         time.seconds *= stack.kernel_factor;
         time.products *= stack.kernel_factor;
+        Ok(time)
+    }
+
+    /// The time of a pass before what the stack's kernels take more: of a model of several kinds of layers on an RDU, of each kind and of
+    /// what stands around them, where all fits the fastest memory. Layers of two kinds are never one section.
+    fn whole(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().get(pass).copied();
+        if let Some(time) = found {
+            return Ok(time);
+        }
+        let parts = service.kinds_apart(&self.chip, pass);
+        let time = if parts.is_empty() {
+            self.simulated(stack, service, pass)?
+        } else {
+            let times: Result<Vec<ChipTime>, Diagnostic> =
+                parts.par_iter().map(|part| self.whole(stack, service, part)).collect();
+            times?.into_iter().fold(ChipTime::default(), ChipTime::plus)
+        };
+        known().insert(*pass, time);
         Ok(time)
     }
 
@@ -242,7 +274,11 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
     let mut options = service.options(pass.phase(), users, tokens);
     options.architecture.layers = layers.max(1);
     if let Some(stack) = &service.stack {
-        options.stack = Some(Arc::new(service.layers_on_chip(stack, pass.stage)));
+        let mut part = service.layers_on_chip(stack, pass.stage);
+        if let Some(kind) = pass.kind {
+            part.order = vec![kind; layers as usize];
+        }
+        options.stack = Some(Arc::new(part));
         if pass.work == Work::Prompts {
             options.sequence = Service::filled(stack, tokens);
         }

@@ -1,6 +1,8 @@
 //! A model of several kinds of layers that serves: what a chip of a stage holds and reads of it, kind by kind.
 
+use super::chip::Pass;
 use super::service::{ELEMENT, Parameters, RequestSize, ServedBlocks, Service};
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::AttentionCall;
 use crate::model::{Divided, Feed, LayerKind, Matrix, Mixer, Stack, StorageFormat, linear_chunk};
@@ -42,6 +44,24 @@ impl Service {
     /// The first layer of a stage.
     pub(super) fn first_layer(&self, stage: u64) -> u64 {
         (0..stage).map(|earlier| self.layers_of_stage(earlier)).sum()
+    }
+
+    /// Passes of each kind of layers and of what stands around them, on an RDU whose fastest memory holds all of the stage; else none.
+    pub(super) fn kinds_apart(&self, chip: &AnyChip, pass: &Pass) -> Vec<Pass> {
+        let (Some(stack), AnyChip::Rdu(chip), None) = (&self.stack, chip, pass.kind) else { return Vec::new() };
+        let held = self.weight_bytes(pass.stage) + pass.users.saturating_mul(self.cache_bytes(pass.stage, pass.tokens));
+        let fits = chip.memory.iter().next().is_some_and(|tier| held <= tier.capacity_bytes / 10 * 9);
+        if !fits || pass.layers == 0 {
+            return Vec::new();
+        }
+        let counts = self.layers_on_chip(stack, pass.stage).all_counts();
+        let apart = Pass { is_first: false, is_last: false, stage: 0, ..*pass };
+        let kinds = (0..).zip(counts).filter(|(_, count)| *count > 0);
+        let mut parts: Vec<Pass> = kinds.map(|(kind, layers)| Pass { kind: Some(kind), layers, ..apart }).collect();
+        if pass.is_first || pass.is_last {
+            parts.push(Pass { kind: Some(0), layers: 0, is_first: pass.is_first, is_last: pass.is_last, ..apart });
+        }
+        parts
     }
 
     /// The first stage whose layers are of the same kinds as those of this one; 0 of a model whose layers are all alike.

@@ -109,6 +109,7 @@ pub(super) fn tiers(
         is_last: memory.stage + 1 == service.parallel.pp,
         hybrid: service.hybrid(memory.stage),
         stage: service.alike(memory.stage),
+        kind: None,
         layers: service.layers_of_stage(memory.stage),
     };
     let workload = graph(service, &pass, false)?;

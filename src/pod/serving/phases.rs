@@ -346,6 +346,7 @@ impl<'s> Server<'s> {
                 is_last,
                 hybrid: self.service.hybrid(stage),
                 stage: self.service.alike(stage),
+                kind: None,
                 layers: self.service.layers_of_stage(stage),
             };
             let chip = self.chips.time(self.stack, self.service, &pass)?;
