@@ -200,9 +200,15 @@ pub(super) fn expert_load(given: Option<&str>, architecture: &Architecture) -> R
 
 /// A preset, or the model of a config.json. Experts are refused, or in a config.json taken as one block, unless they are kept.
 pub(super) fn model(name: &str, keeps_experts: bool, is_trained: bool) -> Result<Checkpoint, Diagnostic> {
-    if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-        let found = import::checkpoint(Path::new(name), keeps_experts, is_trained)?;
-        if let Some(part) = not_modelled(&found.architecture, is_trained) {
+    let is_file = Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    if is_file || import::published(Path::new(name)).is_some() {
+        let found = import::checkpoint(Path::new(name), keeps_experts || !is_trained, is_trained)?;
+        if !found.is_whole && is_trained {
+            let what = "layers of kinds that have no gradients here";
+            return Err(not_on_many_chips(name, &found.name, what));
+        }
+        let is_layered = found.stack.is_some() && !is_trained;
+        if let Some(part) = not_modelled(&found.architecture, is_trained).filter(|_| !is_layered) {
             return Err(not_on_many_chips(name, &found.name, part));
         }
         return Ok(found);
@@ -220,7 +226,8 @@ pub(super) fn model(name: &str, keeps_experts: bool, is_trained: bool) -> Result
     let (storage, notes) = (Storage::default(), Vec::new());
     // Of a preset that is trained, the sequence is the caller's to choose.
     let positions = if is_trained { u64::MAX } else { sequence };
-    Ok(Checkpoint { name, architecture, sequence, positions, storage, activations: None, notes })
+    let (is_whole, stack) = (true, None);
+    Ok(Checkpoint { name, architecture, is_whole, stack, sequence, positions, storage, activations: None, notes })
 }
 
 /// A model whose layers may be a library's kernels: latent attention and experts beside layers without are served too.

@@ -1,6 +1,9 @@
 //! The workload file of a model by its name and dimensions.
 
+use std::path::Path;
+
 use crate::diagnostics::Diagnostic;
+use crate::import;
 use crate::model::{
     Activation, ActivationFormat, ExpertLoad, Options, Phase, Position, Recompute, Sparsity, Storage, preset, write,
 };
@@ -56,6 +59,11 @@ pub struct ModelRequest {
 /// # Errors
 /// An unknown name, a family without dimensions, and dimensions that make no model.
 pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
+    let path = Path::new(&request.name);
+    let is_file = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+    if is_file || import::published(path).is_some() {
+        return of_config(path, request);
+    }
     let (mut architecture, trained_with) = preset(&request.name)?;
     if request.name == "gpt" || request.name == "llama" {
         let given = [("--hidden", request.hidden), ("--layers", request.layers), ("--heads", request.heads)];
@@ -98,9 +106,20 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
     if let Position::Learned(rows) = a.position {
         a.position = Position::Learned(rows.max(sequence));
     }
+    let mut notes = Vec::new();
+    if request.phase == Phase::Training && !a.output {
+        // A head to train on: the table of tokens again.
+        (a.output, a.tied) = (true, true);
+        notes.push(
+            "masked-language-model head: an output matrix over the vocabulary, which is the table of tokens, with a loss for every \
+             token; the matrix and the norm before it are left out"
+                .to_owned(),
+        );
+    }
     let text = write(&Options {
         name: request.name.clone(),
         architecture,
+        stack: None,
         phase: request.phase,
         batch: request.batch,
         sequence,
@@ -114,9 +133,39 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
         activations: request.activations.clone(),
         expert_load: ExpertLoad::default(),
         weights: Vec::new(),
-        notes: Vec::new(),
+        notes,
     })?;
     // Whatever the dimensions, `rdusim check` takes the file.
+    workload::parse(&format!("the workload of {}", request.name), &text, &[], 0)?;
+    Ok(text)
+}
+
+/// The workload file of a config.json, or of a published model that is read as one.
+fn of_config(path: &Path, request: &ModelRequest) -> Result<String, Diagnostic> {
+    let changed = [
+        ("--hidden", request.hidden.is_some()),
+        ("--layers", request.layers.is_some()),
+        ("--heads", request.heads.is_some()),
+        ("--kv-heads", request.kv_heads.is_some()),
+        ("--ffn", request.ffn.is_some()),
+        ("--vocabulary", request.vocabulary.is_some()),
+        ("--chunk", request.chunk.is_some()),
+        ("--sparsity", request.sparsity.is_some()),
+        ("--dropout", request.dropout),
+        ("--weight-storage", request.storage.weights.is_some()),
+        ("--cache-storage", request.storage.cache.is_some()),
+        ("--activations", request.activations.is_some()),
+    ];
+    if let Some((flag, _)) = changed.into_iter().find(|(_, is_given)| *is_given) {
+        let title = format!("`{flag}`: a config.json says the dimensions and formats of its model");
+        return Err(Diagnostic::new(title).with_help("leave it out, or change the file"));
+    }
+    let mut dims = vec![("batch".to_owned(), request.batch)];
+    dims.extend(request.sequence.map(|sequence| ("sequence".to_owned(), sequence)));
+    dims.extend(request.context.map(|context| ("context".to_owned(), context)));
+    let options =
+        import::Options { dims, dtype: request.dtype.clone(), phase: request.phase, ..import::Options::default() };
+    let text = import::import(path, &options)?.text;
     workload::parse(&format!("the workload of {}", request.name), &text, &[], 0)?;
     Ok(text)
 }

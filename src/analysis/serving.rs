@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
 use crate::import::Checkpoint;
 use crate::input::Override;
-use crate::model::{Phase, Position, StorageFormat};
+use crate::model::{Architecture, Phase, Position, StorageFormat};
 use crate::pod::{
     self, ExpertRanks, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind,
     Streamed, System, serve, serving_memory, serving_remedies,
@@ -76,7 +76,6 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     let system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;
     let stack = stack(&system, request.stack, noted)?.clone();
-    // Without kernels for experts a config.json is served as one block.
     let keeps_experts = matches!(system.chip, AnyChip::Gpu(_));
     let named = |name: &str| model(name, keeps_experts, false);
     let checkpoint = named(request.model)?;
@@ -89,7 +88,10 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     let expert_load = expert_load(request.expert_load, &architecture)?;
     let stage_layers = request.stage_layers.map(whole_layers).transpose()?;
     let service = |of: Checkpoint, density: Option<f64>, stage_layers: Option<Arc<[u64]>>| {
-        let Checkpoint { name: model, mut architecture, positions, storage, activations, notes, .. } = of;
+        let Checkpoint {
+            name: model, mut architecture, is_whole, stack, positions, storage, activations, notes, ..
+        } = of;
+        let stack = stack.filter(|_| !is_whole || !serves_whole(&system, &architecture));
         if let Position::Learned(rows) = architecture.position {
             architecture.position = Position::Learned(rows.max(sequence));
         }
@@ -99,6 +101,7 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
         Service {
             model,
             architecture,
+            stack,
             parallel,
             density,
             expert_load,
@@ -152,6 +155,12 @@ fn in_formats(request: &ServingRequest<'_>, system: &System, service: &mut Servi
         service.notes.push(format!("keys and values are stored as {stored} (`--kv-dtype`)"));
     }
     Ok(())
+}
+
+/// Whether a system serves a model by its dimensions alone: experts are lists of kernels on GPUs, and latent attention is a graph of its own.
+fn serves_whole(system: &System, architecture: &Architecture) -> bool {
+    let has_experts = architecture.extras.experts.is_some();
+    architecture.extras.latent.is_none() && (!has_experts || matches!(system.chip, AnyChip::Gpu(_)))
 }
 
 /// Layers of stages that serve: whole ones.

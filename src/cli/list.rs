@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, BUILTINS, Builtin, FileKind};
 use crate::model::{EXPERT_PRESETS, MAMBA_PRESETS, PRESETS};
-use crate::{arch, report, workload};
+use crate::{arch, import, report, workload};
 
 use super::failure::Failure;
 use super::output;
@@ -95,6 +95,17 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
             report::count_of_parameters(preset.parameters),
             preset.sequence,
             preset.source
+        ),
+    }));
+    entries.extend(import::published_models().iter().map(|model| Entry {
+        kind: "model",
+        name: &model.name,
+        about: format!(
+            "{} parameters, sequences of up to {} tokens ({}); {}",
+            report::count_of_parameters(model.parameters()),
+            model.positions(),
+            model.names.join(", "),
+            model.source
         ),
     }));
     if args.format == Format::Json {

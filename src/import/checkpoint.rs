@@ -1,6 +1,8 @@
 //! What a `config.json` says of a model that many chips share.
 
-use crate::model::{ActivationFormat, Architecture, Storage};
+use std::sync::Arc;
+
+use crate::model::{ActivationFormat, Architecture, Stack, Storage};
 
 /// What a `config.json` says of a model, for many chips.
 #[derive(Debug, Clone)]
@@ -9,6 +11,10 @@ pub struct Checkpoint {
     pub name: String,
     /// Its dimensions.
     pub architecture: Architecture,
+    /// Whether the dimensions say all of it; else they are an outline of its layers.
+    pub is_whole: bool,
+    /// Its layers; none of presets and of families without them.
+    pub stack: Option<Arc<Stack>>,
     /// Tokens of a sequence unless others are asked for: at most 2,048.
     pub sequence: u64,
     /// The most tokens of a sequence.

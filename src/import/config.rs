@@ -2,14 +2,17 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::checkpoint::Checkpoint;
-use super::families::{Fields, Model};
+use super::families::Fields;
 use super::json::Unique;
 use super::options::{Imported, Options};
+use super::published::published;
 use super::quantization::Quantisation;
+use super::subject::{Purpose, Subject};
 use crate::diagnostics::{Diagnostic, steers};
 use crate::input;
 use crate::model::{ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, write};
@@ -26,12 +29,22 @@ const USUAL_SEQUENCE: u64 = 2048;
 /// Imports a config.
 pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
     let expert_load = options.expert_load.clone();
-    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts: false };
+    let fields = Fields { path: path.display().to_string(), map: config(path)?, expert_load, keeps_experts: false };
     let mut notes = Vec::new();
-    let fields = fields.of_text(&mut notes)?;
-    let family = fields.family()?;
-    let Model { architecture, sequence: trained, notes: of_model } = fields.model(family, options.phase)?;
-    notes.extend(of_model);
+    let fields = fields.of_text(&mut notes);
+    let has_masks = options.masks || options.density.is_some();
+    let why_plain = match options.phase {
+        Phase::Training => Some("the matrices are trained"),
+        _ if has_masks => Some("the matrices are pruned"),
+        _ => None,
+    };
+    let purpose = Purpose { phase: options.phase, dtype: options.dtype(), why_plain };
+    let subject = fields.subject(&purpose, &mut notes)?;
+    let Subject { family, architecture, stack, sequence: trained, quantisation, .. } = subject;
+    if has_masks && stack.is_some() {
+        let title = "masks: the layers of this model are of several kinds, whose weights are not looked for";
+        return Err(Diagnostic::new(title).with_help("leave `--masks` and `--density` out"));
+    }
     let Sizes { batch, sequence, context } = sizes(options)?;
     let usual = trained.min(USUAL_SEQUENCE);
     // Of one token at a time, only the cache has a length.
@@ -54,7 +67,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         (architecture.output, architecture.tied) = (true, true);
         notes.push("an output matrix over the vocabulary is added, to have a loss to train on".to_owned());
     }
-    let weights = if options.masks || options.density.is_some() {
+    let weights = if has_masks {
         notes.push(format!(
             "masks: {} of layer 0 of the weights beside {}, for all {} layers",
             match options.density {
@@ -64,22 +77,17 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
             path.file_name().unwrap_or_default().to_string_lossy(),
             architecture.layers
         ));
-        weights(path, family, options, &mut notes)?
+        weights(path, &family, options, &mut notes)?
     } else {
         Vec::new()
     };
-    let why = match options.dtype() {
-        _ if options.phase == Phase::Training => Some("the matrices are trained"),
-        _ if !weights.is_empty() => Some("the matrices are pruned"),
-        _ => None,
-    };
-    let quantisation = fields.quantization(&architecture, family, options.dtype(), why, &mut notes);
     let Quantisation { weights: stored, others, cache, activations } = quantisation;
     let storage = Storage { weights: stored, others, cache: cache.filter(|_| options.phase == Phase::Decode) };
     let name = name_of(path, &fields);
     let text = write(&crate::model::Options {
         name,
         architecture,
+        stack: stack.map(Arc::new),
         phase: options.phase,
         batch,
         sequence,
@@ -124,6 +132,9 @@ fn sizes(options: &Options) -> Result<Sizes, Diagnostic> {
 
 /// What people call the model: the name that the config gives, else the file's, or of a `config.json` the folder's.
 fn name_of(path: &Path, fields: &Fields) -> String {
+    if let Some(model) = published(path) {
+        return model.name.clone();
+    }
     let given = fields.map.get("_name_or_path").and_then(Value::as_str).filter(|name| !name.trim().is_empty());
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).filter(|stem| stem != "config");
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -135,23 +146,21 @@ fn name_of(path: &Path, fields: &Fields) -> String {
 /// What a config says of a model, for many chips.
 pub(super) fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> Result<Checkpoint, Diagnostic> {
     let expert_load = ExpertLoad::default();
-    let fields = Fields { path: path.display().to_string(), map: object(path)?, expert_load, keeps_experts };
+    let fields = Fields { path: path.display().to_string(), map: config(path)?, expert_load, keeps_experts };
     let mut notes = Vec::new();
-    let fields = fields.of_text(&mut notes)?;
-    let family = fields.family()?;
-    let Model { architecture, sequence, notes: of_model } = fields.model(family, Phase::Training)?;
-    notes.extend(of_model);
-    let is_beside = architecture.extras.experts.is_some() || architecture.extras.mamba.is_some();
-    let why_not = match () {
-        () if is_trained => Some("the matrices are trained"),
-        () if is_beside => Some("experts and recurrences on many chips are of bf16 here"),
-        () => None,
-    };
-    let quantisation = fields.quantization(&architecture, family, "bf16", why_not, &mut notes);
+    let fields = fields.of_text(&mut notes);
+    let why_plain = is_trained.then_some("the matrices are trained");
+    // Experts are kept in training too, for those who run them.
+    let phase = if keeps_experts || !is_trained { Phase::Forward } else { Phase::Training };
+    let purpose = Purpose { phase, dtype: "bf16", why_plain };
+    let subject = fields.subject(&purpose, &mut notes)?;
+    let Subject { architecture, layers, stack, sequence, quantisation, .. } = subject;
     let Quantisation { weights, others, cache, activations } = quantisation;
     Ok(Checkpoint {
         name: name_of(path, &fields),
         architecture,
+        is_whole: stack.is_none(),
+        stack: layers.map(Arc::new),
         sequence: sequence.min(USUAL_SEQUENCE),
         positions: sequence,
         storage: Storage { weights, others, cache },
@@ -165,9 +174,49 @@ fn bytes_of(path: &Path, most: u64) -> Result<Vec<u8>, Diagnostic> {
         .map_err(|why| Diagnostic::new(format!("cannot read `{}`: it {why}", path.display())))
 }
 
+/// A config, with what a `hf_quant_config.json` beside it says of formats, where it says nothing itself.
+fn config(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
+    if let Some(model) = published(path) {
+        return Ok(model.config.clone());
+    }
+    let mut map = object(path)?;
+    let beside = path.with_file_name("hf_quant_config.json");
+    if map.get("quantization_config").is_some_and(|config| !config.is_null()) || !beside.is_file() {
+        return Ok(map);
+    }
+    let mut of = object(&beside)?;
+    if let Some(Value::Object(mut inner)) = of.remove("quantization") {
+        inner.insert("quant_method".to_owned(), Value::from("modelopt"));
+        map.insert("quantization_config".to_owned(), Value::Object(inner));
+    }
+    Ok(map)
+}
+
+/// JSON as Python writes it: `NaN`, `Infinity` and `-Infinity` outside of texts become `null`.
+fn without_infinities(bytes: Vec<u8>) -> Vec<u8> {
+    let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let (mut found, mut at, mut is_text) = (Vec::with_capacity(bytes.len()), 0, false);
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        if let Some(word) = words.iter().find(|word| !is_text && rest.starts_with(word)) {
+            found.extend_from_slice(b"null");
+            at += word.len();
+            continue;
+        }
+        if is_text && rest[0] == b'\\' {
+            found.extend(rest.iter().take(2));
+            at += 2;
+            continue;
+        }
+        is_text ^= rest[0] == b'"';
+        found.push(rest[0]);
+        at += 1;
+    }
+    found
+}
+
 /// The object that a JSON file holds.
 fn object(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
-    let found = serde_json::from_slice::<Unique>(&bytes_of(path, MOST_BYTES)?);
+    let found = serde_json::from_slice::<Unique>(&without_infinities(bytes_of(path, MOST_BYTES)?));
     let refused = |why: String| Diagnostic::new(format!("`{}` is no config.json: {why}", path.display()));
     match found.map(|found| found.0) {
         Ok(Value::Object(map)) => Ok(map),

@@ -97,14 +97,6 @@ impl Fields {
                     architecture.feed_forward = self.count_or_usual(family, &["shared_intermediate_size"], notes)?;
                 }
             }
-            "nemotron_h" => {
-                architecture.activation = Activation::Relu;
-                architecture.position = Position::Alibi;
-                let width = self.count_or_usual(family, &["attention_head_dim", "head_dim"], notes)?;
-                let is_other = width.saturating_mul(architecture.heads) != architecture.hidden;
-                architecture.extras.head_width = is_other.then_some(width);
-                notes.push("the square behind ReLU in feed-forward blocks is not modelled".to_owned());
-            }
             _ => {}
         }
         Ok(architecture)
@@ -113,10 +105,6 @@ impl Fields {
     /// Heads of a recurrence, and the width of one: `auto` is what the expanded width leaves for a head.
     fn recurrence_heads(&self, family: &str, hidden: u64, notes: &mut Vec<String>) -> Result<(u64, u64), Diagnostic> {
         let count_names = if family == "mamba2" { &["num_heads"][..] } else { &["mamba_n_heads", "mamba_num_heads"] };
-        if family == "nemotron_h" {
-            let heads = self.count_or_usual(family, count_names, notes)?;
-            return Ok((heads, self.count_or_usual(family, &["mamba_d_head", "mamba_head_dim"], notes)?));
-        }
         let (given_heads, given_head) = if family == "mamba2" {
             (self.any(count_names)?, Some(self.count_or_usual(family, &["head_dim"], notes)?))
         } else {
@@ -162,7 +150,7 @@ impl Fields {
                 let of = |at: u64| if known.binary_search(&at).is_ok() { Layer::Attention } else { Layer::Recurrence };
                 Ok((0..u64::from(all)).map(of).collect())
             }
-            "granitemoehybrid" => {
+            _ => {
                 let Some(list) = self.map.get("layer_types").or(self.map.get("layers_block_type")) else {
                     return wrong("layer_types", format!("a list of {all} layers"));
                 };
@@ -176,20 +164,6 @@ impl Fields {
                 match found.filter(|list| list.len() == all as usize) {
                     Some(list) => Ok(list),
                     None => wrong("layer_types", format!("{all} times \"mamba\" or \"attention\"")),
-                }
-            }
-            _ => {
-                let pattern = self.map.get("hybrid_override_pattern").and_then(Value::as_str).unwrap_or_default();
-                let kind = |known: char| match known {
-                    'M' => Some(Layer::Recurrence),
-                    '*' => Some(Layer::Attention),
-                    '-' => Some(Layer::Feed),
-                    _ => None,
-                };
-                let found: Option<Vec<Layer>> = pattern.chars().map(kind).collect();
-                match found.filter(|list| list.len() == all as usize) {
-                    Some(list) => Ok(list),
-                    None => wrong("hybrid_override_pattern", format!("{all} times `M`, `*` or `-`")),
                 }
             }
         }

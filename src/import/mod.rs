@@ -24,9 +24,11 @@ mod image_shapes;
 mod images;
 mod infer;
 mod json;
+mod kind_formats;
 mod layout;
 mod lower;
 mod masks;
+mod matrix_modules;
 mod module_names;
 mod module_rules;
 mod moves;
@@ -39,8 +41,11 @@ mod pattern;
 mod products;
 mod proto;
 mod pt2;
+mod published;
 mod quantization;
 mod shapes;
+mod structure;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -50,6 +55,7 @@ use std::path::Path;
 pub use checkpoint::Checkpoint;
 pub use expert_load::{expert_load, expert_load_word};
 pub use options::{Imported, Options, PHASES, Request, is_model, is_network};
+pub use published::{PublishedModel, published, published_models};
 
 use crate::diagnostics::Diagnostic;
 use crate::input::{Given, Override};
@@ -61,7 +67,7 @@ use crate::workload::{self, Workload};
 /// A file that cannot be read or is damaged, dimensions that are open, shapes that contradict each other, nodes without
 /// an operator in a workload.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, Diagnostic> {
-    if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
+    if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) || published(path).is_some() {
         return config::import(path, options);
     }
     if options::is_pt2(path) {

@@ -12,6 +12,8 @@ enum Choice {
     Holds(String),
     /// The module of this name, and those inside it.
     Named(String),
+    /// Modules whose names begin with the first piece and hold the others in order; the last ends a part of the name.
+    Pieces(Vec<String>),
     /// Modules whose names match from the start.
     Matches(Pattern),
     /// All linear modules.
@@ -24,6 +26,15 @@ impl Choice {
             Self::Holds(text) => module.contains(text.as_str()),
             Self::Named(name) => {
                 module == name || module.strip_prefix(name.as_str()).is_some_and(|s| s.starts_with('.'))
+            }
+            Self::Pieces(pieces) => {
+                let Some((first, others)) = pieces.split_first() else { return false };
+                let Some(mut rest) = module.strip_prefix(first.as_str()) else { return false };
+                for piece in others {
+                    let Some(at) = rest.find(piece.as_str()) else { return false };
+                    rest = &rest[at + piece.len()..];
+                }
+                pieces.last().is_some_and(String::is_empty) || rest.is_empty() || rest.starts_with('.')
             }
             Self::Matches(pattern) => pattern.matches(module),
             Self::All => true,
@@ -96,6 +107,30 @@ impl Rules {
             self.list.push(Rule { choice: Choice::Matches(pattern), format });
         }
         Ok(())
+    }
+
+    /// Modules of names with `*` for any text, which are stored so.
+    pub(super) fn globs(&mut self, list: Option<&Value>, format: Option<&StorageFormat>) -> Result<(), UnknownRule> {
+        for name in names(list)? {
+            self.glob(&name, format);
+        }
+        Ok(())
+    }
+
+    /// The module of a name with `*` for any text, which is stored so.
+    pub(super) fn glob(&mut self, name: &str, format: Option<&StorageFormat>) {
+        let choice = if name.contains('*') {
+            Choice::Pieces(name.split('*').map(str::to_owned).collect())
+        } else {
+            Choice::Named(name.to_owned())
+        };
+        self.list.push(Rule { choice, format: format.cloned() });
+    }
+
+    /// The format of a module that has several names; `None` where it stays as it is.
+    pub(super) fn format_of_any(&self, modules: &[String]) -> Option<&StorageFormat> {
+        let takes = |rule: &&Rule| modules.iter().any(|module| rule.choice.takes(module));
+        self.list.iter().find(takes).and_then(|rule| rule.format.as_ref())
     }
 
     /// The format of a module; `None` where it stays as it is.

@@ -21,15 +21,15 @@ pub(super) struct Quantisation {
 }
 
 /// What a config says: rules for modules, and what goes for all.
-struct Scheme {
-    rules: Rules,
-    cache: Option<StorageFormat>,
-    activations: Option<ActivationFormat>,
+pub(super) struct Scheme {
+    pub(super) rules: Rules,
+    pub(super) cache: Option<StorageFormat>,
+    pub(super) activations: Option<ActivationFormat>,
 }
 
 impl Scheme {
     /// One format, but for the modules that a config names.
-    fn of(format: StorageFormat, rules: Rules) -> Self {
+    pub(super) fn of(format: StorageFormat, rules: Rules) -> Self {
         let mut rules = rules;
         rules.others(format);
         Self { rules, cache: None, activations: None }
@@ -143,7 +143,7 @@ fn by_matrix(scheme: &Scheme, architecture: &Architecture, family: &str, notes: 
 /// Most layers that rules are compared in.
 const MOST_LAYERS: u64 = 1024;
 
-fn word<'a>(config: &'a Value, key: &str) -> &'a str {
+pub(super) fn word<'a>(config: &'a Value, key: &str) -> &'a str {
     config.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -160,10 +160,10 @@ fn group(config: &Value) -> Result<Option<u64>, Unknown> {
 }
 
 /// A word or number of a scheme that is not known here.
-struct Unknown;
+pub(super) struct Unknown;
 
 /// AWQ, GPTQ, and FP8 with `activation_scheme`.
-fn of_method(config: &Value) -> Result<Scheme, Unknown> {
+pub(super) fn of_method(config: &Value) -> Result<Scheme, Unknown> {
     let mut rules = Rules::default();
     for key in ["modules_to_not_convert", "ignored_layers"] {
         rules.leave_out(config.get(key)).map_err(|_| Unknown)?;
@@ -211,7 +211,7 @@ fn changed(rule: &Value, usual: &StorageFormat) -> Option<StorageFormat> {
 }
 
 /// `compressed-tensors`: groups of modules, each of which says how weights and their inputs are stored.
-fn of_groups(config: &Value) -> Result<Scheme, Unknown> {
+pub(super) fn of_groups(config: &Value) -> Result<Scheme, Unknown> {
     let groups = config.get("config_groups").and_then(Value::as_object).filter(|groups| !groups.is_empty());
     let mut rules = Rules::default();
     rules.ignore(config.get("ignore")).map_err(|_| Unknown)?;

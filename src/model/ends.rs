@@ -22,7 +22,9 @@ impl Writer<'_> {
             }
             self.operator("logits", "gemm", &[x, "w_tokens"], "logits", "transpose_b = true");
         } else {
-            self.matrix("w_logits", "hidden", "vocabulary");
+            let format = self.options.stack.as_ref().and_then(|stack| stack.output_format.clone());
+            let stored = format.map_or_else(String::new, |format| format.field());
+            self.tensor("w_logits", "hidden", "vocabulary", "weight", &stored);
             self.operator("logits", "gemm", &[x, "w_logits"], "logits", "");
         }
         if self.options.phase == Phase::Training {

@@ -183,7 +183,7 @@ impl Writer<'_> {
         let named = |name: &str| format!("{part}{name}");
         let (f, g) = (named("f"), named("g"));
         match self.options.architecture.activation {
-            Activation::Gelu | Activation::Relu => {
+            Activation::Gelu | Activation::Relu | Activation::SquaredRelu => {
                 let kind = if self.options.architecture.activation == Activation::Relu { "relu" } else { "gelu" };
                 self.linear(&named("up"), (h, "hidden"), width, &f);
                 self.operator(&named(kind), kind, &[&f], &g, "");

@@ -16,6 +16,7 @@ mod options;
 mod part;
 mod preset;
 mod quantised;
+mod stack;
 mod storage;
 mod write;
 
@@ -29,5 +30,9 @@ pub use named::preset;
 pub use options::{Options, Phase, Recompute, Sparsity, WeightFile};
 pub use part::write_part;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset};
+pub use stack::{
+    BlockNorms, Cache, Compressed, Decay, DeltaNet, Divided, Expertise, Feed, FeedBlock, HeadAttention, Indexer,
+    LatentAttention, LayerKind, Lightning, MOST_KINDS, Matrix, Mixer, Stack, Window, linear_chunk, outline, plain,
+};
 pub use storage::{ActivationFormat, LONGEST, Storage, StorageFormat};
 pub use write::write;

@@ -1,8 +1,11 @@
 //! What the workload file of a model is to be of: the model, its phase, sizes, data types, and what cannot be written.
 
+use std::sync::Arc;
+
 use super::experts::ExpertLoad;
 use super::mamba::Mamba;
 use super::preset::Architecture;
+use super::stack::Stack;
 use super::storage::{ActivationFormat, Storage};
 use crate::diagnostics::Diagnostic;
 
@@ -68,6 +71,8 @@ pub struct Options {
     pub name: String,
     /// The model.
     pub architecture: Architecture,
+    /// The model layer by layer, where the architecture does not say all of it.
+    pub stack: Option<Arc<Stack>>,
     /// What is done.
     pub phase: Phase,
     /// Sequences.
@@ -105,6 +110,7 @@ impl Options {
         Self {
             name: name.to_owned(),
             architecture,
+            stack: None,
             phase,
             batch,
             sequence: if phase == Phase::Decode { 1 } else { tokens },

@@ -29,6 +29,8 @@ pub enum Activation {
     Gelu,
     /// Two matrices with `max(x, 0)` between.
     Relu,
+    /// Two matrices with the square of `max(x, 0)` between.
+    SquaredRelu,
     /// Three matrices, one of them a gate with `x * sigmoid(x)`.
     GatedSilu,
     /// Three matrices, one of them a gate with GELU.

@@ -49,16 +49,23 @@ pub(super) struct Writer<'a> {
     pub(super) quantised: BTreeSet<String>,
     /// Of many chips, the part of one.
     pub(super) part: Option<Part>,
+    /// Formats of the matrices of the block that is written, by name, in a model that says them kind by kind.
+    formats: Vec<(String, StorageFormat)>,
 }
 
 /// Matrices whose products stay in the data type of the model: few outputs, which choose among others, or are steps of a recurrence.
 pub(super) const UNQUANTISED: [&str; 3] = ["w_router", "w_shared_open", "w_step"];
 
+/// An extent as a file has it: a number, or the name of a dimension.
+fn extent(of: &str) -> String {
+    if of.parse::<u64>().is_ok() { of.to_owned() } else { format!("{of:?}") }
+}
+
 /// A block of layers.
 #[derive(Clone)]
 struct Block {
-    name: &'static str,
-    prefix: &'static str,
+    name: String,
+    prefix: String,
     input: String,
 }
 
@@ -72,6 +79,7 @@ impl<'a> Writer<'a> {
             block: None,
             quantised: BTreeSet::new(),
             part,
+            formats: Vec::new(),
         }
     }
 }
@@ -124,7 +132,7 @@ impl Writer<'_> {
                 let _ = writeln!(text, "micro_batches = {count}");
             }
         }
-        if a.extras.dense_layers > 0 {
+        if a.extras.dense_layers > 0 && self.options.stack.is_none() {
             let _ = writeln!(text, "\n[[blocks]]\nname = \"dense_layer\"\nrepeat = {}", a.extras.dense_layers);
         }
         let hybrid = a.extras.mamba.iter().filter(|_| self.part.is_none_or(|part| !part.has_no_layers));
@@ -133,7 +141,9 @@ impl Writer<'_> {
                 let _ = writeln!(text, "\n[[blocks]]\nname = {name:?}\nrepeat = {repeat}");
             }
         }
-        if self.has_layers() {
+        if let Some(stack) = &self.options.stack {
+            text.push_str(&stack.blocks());
+        } else if self.has_layers() {
             let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");
         }
         text + &self.tensors + &self.operators
@@ -142,7 +152,7 @@ impl Writer<'_> {
     /// Whether there are layers of attention.
     fn has_layers(&self) -> bool {
         let is_mamba_alone = self.options.architecture.extras.mamba.is_some_and(|mamba| mamba.attention == 0);
-        !is_mamba_alone && self.part.is_none_or(|part| !part.has_no_layers)
+        !is_mamba_alone && self.options.stack.is_none() && self.part.is_none_or(|part| !part.has_no_layers)
     }
 
     /// Rows of activations.
@@ -208,12 +218,12 @@ impl Writer<'_> {
     /// A tensor that an operator makes, in a shape that is not the operator's to know.
     pub(super) fn shaped(&mut self, name: &str, rows: &str, columns: &str, more: &str) {
         let name = self.named(name);
-        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows:?}, {columns:?}]{more}");
+        let (rows, columns) = (extent(rows), extent(columns));
+        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]{more}");
     }
 
     pub(super) fn tensor(&mut self, name: &str, rows: &str, columns: &str, role: &str, more: &str) {
         let name = self.named(name);
-        let extent = |e: &str| if e.parse::<u64>().is_ok() { e.to_owned() } else { format!("{e:?}") };
         let (rows, columns) = (extent(rows), extent(columns));
         let _ = writeln!(
             self.tensors,
@@ -243,7 +253,8 @@ impl Writer<'_> {
             }
             format!("\nsparsity = {{ pattern = \"file\", file = {file:?}, key = {key:?}{more} }}")
         });
-        let packed = self.options.storage.of_matrix(name).filter(|_| self.block.is_some());
+        let of_kind = self.formats.iter().find(|(known, _)| known == name).map(|(_, format)| format);
+        let packed = of_kind.or(self.options.storage.of_matrix(name)).filter(|_| self.block.is_some());
         let more = match self.narrow_of(name) {
             Some(narrow) => narrow.of_matrix(packed, !sparsity.is_empty()) + &sparsity,
             None => packed.map_or(sparsity, StorageFormat::field),
@@ -322,6 +333,9 @@ impl Writer<'_> {
 
     /// All layers, those of one kind after those of another.
     pub(super) fn all_layers(&mut self, mut x: String) -> String {
+        if let Some(stack) = self.options.stack.clone() {
+            return self.stack(&stack, x);
+        }
         let a = &self.options.architecture;
         if a.extras.dense_layers > 0 {
             x = self.layers(DENSE_LAYER, "dense_", &x);
@@ -338,12 +352,35 @@ impl Writer<'_> {
     }
 
     /// A block of layers; returns the name of what it makes.
-    pub(super) fn layers(&mut self, name: &'static str, prefix: &'static str, input: &str) -> String {
-        self.block = Some(Block { name, prefix, input: input.to_owned() });
+    pub(super) fn layers(&mut self, name: &str, prefix: &str, input: &str) -> String {
+        self.open_block(name, prefix, input, &[]);
         let made = self.layer(input);
-        let made = self.named(&made);
+        self.close_block(&made)
+    }
+
+    /// Begins a block of layers whose matrices have formats of their own.
+    pub(super) fn open_block(&mut self, name: &str, prefix: &str, input: &str, formats: &[(String, StorageFormat)]) {
+        let (name, prefix, input) = (name.to_owned(), prefix.to_owned(), input.to_owned());
+        self.block = Some(Block { name, prefix, input });
+        self.formats = formats.to_vec();
+    }
+
+    /// Ends the block that is written, which makes `made`; returns the name of that outside.
+    pub(super) fn close_block(&mut self, made: &str) -> String {
+        let made = self.named(made);
         self.block = None;
+        self.formats.clear();
         made
+    }
+
+    /// Whether the part has what stands before the layers.
+    pub(super) fn is_the_first(&self) -> bool {
+        self.part.is_none_or(|part| part.has_embedding)
+    }
+
+    /// Whether the part has what stands behind the layers.
+    pub(super) fn is_the_last(&self) -> bool {
+        self.part.is_none_or(|part| part.has_logits)
     }
 
     fn layer(&mut self, x: &str) -> String {

@@ -164,8 +164,8 @@ pub(super) fn expert_products(job: &Job, experts: &Experts, rows: u64) -> String
             file.operator("open", if is_gelu { "gelu" } else { "silu" }, &["f_gate"], "f_open", inside);
             file.operator("gated", "mul", &["f_open", "f"], "g", inside);
         }
-        Activation::Gelu | Activation::Relu => {
-            let is_relu = job.architecture.activation == Activation::Relu;
+        Activation::Gelu | Activation::Relu | Activation::SquaredRelu => {
+            let is_relu = job.architecture.activation != Activation::Gelu;
             file.operator("activation", if is_relu { "relu" } else { "gelu" }, &["f"], "g", inside);
         }
     }

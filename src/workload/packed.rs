@@ -33,8 +33,16 @@ impl ScaleFormat {
     }
 }
 
+/// fp8 in blocks: as many rows as columns share a scale.
+const FP8_BLOCK: &str = "fp8_block";
+
+/// Columns that share a scale of a format.
+fn columns_of_scale(format: &str) -> u64 {
+    if format == FP8_BLOCK { 128 } else { 1 }
+}
+
 /// What a format is called in files, its elements and scales, and elements that share a scale where the format says.
-pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 7] = [
+pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 8] = [
     ("int4", ElementFormat::Int(4), ScaleFormat::Bf16, None),
     ("int8", ElementFormat::Int(8), ScaleFormat::Bf16, None),
     ("fp8_e4m3", ElementFormat::E4M3, ScaleFormat::Fp32, None),
@@ -42,6 +50,7 @@ pub(super) const FORMATS: [(&str, ElementFormat, ScaleFormat, Option<u64>); 7] =
     ("mxfp8", ElementFormat::E4M3, ScaleFormat::PowerOfTwo, Some(32)),
     ("mxfp4", ElementFormat::Float { exponent: 2, mantissa: 1, most: 6 }, ScaleFormat::PowerOfTwo, Some(32)),
     ("nvfp4", ElementFormat::Float { exponent: 2, mantissa: 1, most: 6 }, ScaleFormat::Fp8, Some(16)),
+    (FP8_BLOCK, ElementFormat::E4M3, ScaleFormat::Fp32, Some(128)),
 ];
 
 /// How a second operand is stored.
@@ -84,13 +93,15 @@ impl Packed {
         let elements = u128::from(rows) * u128::from(columns) * u128::from(self.elements.bits());
         let count = u128::from(self.scales_of_part(rows, columns));
         let zeros = if self.has_zero_points { count * u128::from(self.elements.bits()) } else { 0 };
-        elements.div_ceil(8) + (count * u128::from(self.scales.bits())).div_ceil(8) + zeros.div_ceil(8)
+        let whole = if self.scales == ScaleFormat::Fp8 && rows > 0 { 4 } else { 0 };
+        elements.div_ceil(8) + (count * u128::from(self.scales.bits())).div_ceil(8) + zeros.div_ceil(8) + whole
     }
 
     fn scales_of_part(&self, rows: u64, columns: u64) -> u64 {
         let Some(group) = self.group else { return u64::from(rows > 0) };
         let (along, others) = if self.depth_is_rows { (rows, columns) } else { (columns, rows) };
         let depth = self.depth.clamp(1, along.max(1));
+        let others = others.div_ceil(columns_of_scale(self.format));
         (along / depth * depth.div_ceil(group) + (along % depth).div_ceil(group)).saturating_mul(others)
     }
 
@@ -215,6 +226,10 @@ mod tests {
         assert_eq!(format("fp8_e4m3", None).bytes(4096, 1024), 4_194_304 + 4);
         // 4.25 bits an element (OCP MX 1.0).
         assert_eq!(format("mxfp4", None).bytes(4096, 1024) * 8, 4096 * 1024 * 17 / 4);
+        // 4.5 bits an element, and a scale of four bytes.
+        assert_eq!(format("nvfp4", None).bytes(4096, 1024), 4096 * 1024 * 9 / 16 + 4);
+        // 4,096 x 1,000 in blocks of 128 x 128: 32 x 8 scales of four bytes.
+        assert_eq!(format("fp8_block", None).bytes(4096, 1000), 4_096_000 + 32 * 8 * 4);
         // Two heads of 50 side by side: two groups each, in every row.
         let keys = Packed { depth_is_rows: false, depth: 50, ..format("int4", Some(32)) };
         assert_eq!(keys.bytes(10, 100), 500 + 10 * 2 * 2 * 2);

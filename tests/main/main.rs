@@ -34,6 +34,7 @@ mod key_tiles;
 mod kinds;
 mod language;
 mod laws;
+mod layers;
 mod legal;
 mod limits;
 mod loops;

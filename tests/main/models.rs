@@ -13,6 +13,7 @@ pub(crate) fn options(architecture: &Architecture, phase: Phase) -> Options {
     Options {
         name: "model".to_owned(),
         architecture: *architecture,
+        stack: None,
         phase,
         batch: 1,
         sequence: 512,

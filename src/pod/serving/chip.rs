@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rayon::prelude::*;
+
 use crate::arch::{AnyChip, Chip, Gpu};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
@@ -35,6 +37,20 @@ pub(super) struct ChipTime {
     pub products: f64,
     /// Of an RDU, where both ways to write attention were compiled: queries as rows were the faster one.
     pub by_rows: Option<bool>,
+}
+
+impl ChipTime {
+    /// One after the other.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            seconds: self.seconds + other.seconds,
+            launches: self.launches + other.launches,
+            joules: self.joules + other.joules,
+            static_w: self.static_w.max(other.static_w),
+            products: self.products + other.products,
+            by_rows: self.by_rows.or(other.by_rows),
+        }
+    }
 }
 
 /// Passes that were simulated on a chip, so that each is simulated once.
@@ -91,15 +107,29 @@ impl Chips {
     /// # Errors
     /// What the chip's simulation refuses.
     pub(super) fn time(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known().get(pass).copied();
-        let mut time = match found {
-            Some(time) => time,
-            None => self.simulated(stack, service, pass)?,
-        };
-        known().insert(*pass, time);
+        let mut time = self.whole(stack, service, pass)?;
         time.seconds *= stack.kernel_factor;
         time.products *= stack.kernel_factor;
+        Ok(time)
+    }
+
+    /// The time of a pass before what the stack's kernels take more: of a model of several kinds of layers on an RDU, of each kind and of
+    /// what stands around them, where all fits the fastest memory. Layers of two kinds are never one section.
+    fn whole(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().get(pass).copied();
+        if let Some(time) = found {
+            return Ok(time);
+        }
+        let parts = service.kinds_apart(&self.chip, pass);
+        let time = if parts.is_empty() {
+            self.simulated(stack, service, pass)?
+        } else {
+            let times: Result<Vec<ChipTime>, Diagnostic> =
+                parts.par_iter().map(|part| self.whole(stack, service, part)).collect();
+            times?.into_iter().fold(ChipTime::default(), ChipTime::plus)
+        };
+        known().insert(*pass, time);
         Ok(time)
     }
 
@@ -168,6 +198,16 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
     };
     let mut options = service.options(pass.phase(), users, tokens);
     options.architecture.layers = layers.max(1);
+    if let Some(stack) = &service.stack {
+        let mut part = service.layers_on_chip(stack, pass.stage);
+        if let Some(kind) = pass.kind {
+            part.order = vec![kind; layers as usize];
+        }
+        options.stack = Some(Arc::new(part));
+        if pass.work == Work::Prompts {
+            options.sequence = Service::filled(stack, tokens);
+        }
+    }
     if let (Some(mamba), Some(layers)) = (&mut options.architecture.extras.mamba, pass.hybrid) {
         *mamba = mamba.with(layers);
         // A prompt is filled up to whole chunks.
@@ -212,7 +252,7 @@ fn on_rdu(
         Ok(of(&outcome, chip.seconds(outcome.cycles), 0.0, chip.energy.static_w))
     };
     let share = service.share();
-    if !matches!(pass.work, Work::Tokens { .. }) || share.heads == share.kv_heads {
+    if service.stack.is_some() || !matches!(pass.work, Work::Tokens { .. }) || share.heads == share.kv_heads {
         return run(false);
     }
     if let Some(by_rows) = by_rows {
@@ -324,21 +364,27 @@ fn kernels(
         head_dim: share.head(),
         window: None,
     };
-    let cases = match pass.work {
-        Work::Mixed { chunk, before } if layers > 0 => vec![
-            Case::Decode(attending(pass.users, pass.tokens)),
-            Case::Extend { call: attending(1, before + chunk), new: chunk },
+    let cases: Vec<(Case, u64)> = match (pass.work, &service.stack) {
+        (Work::Mixed { chunk, before }, Some(stack)) => {
+            let tokens = service.attention_calls(stack, pass.stage, (pass.users, pass.tokens));
+            let parts = service.attention_calls(stack, pass.stage, (1, before + chunk));
+            let parts = parts.into_iter().map(|(call, count)| (Case::Extend { call, new: chunk }, count));
+            tokens.into_iter().map(|(call, count)| (Case::Decode(call), count)).chain(parts).collect()
+        }
+        (Work::Mixed { chunk, before }, None) if layers > 0 => vec![
+            (Case::Decode(attending(pass.users, pass.tokens)), layers),
+            (Case::Extend { call: attending(1, before + chunk), new: chunk }, layers),
         ],
         _ => Vec::new(),
     };
     let seconds = |cycles: u64| cycles as f64 / gpu.clock_hz as f64;
     // The call outside its kernels is the stack's to count.
     let mut each = 0.0;
-    for case in &cases {
-        each += gpu::seconds(gpu, case)? - gpu.serving.call_us / 1e6;
+    for (case, count) in &cases {
+        each += (gpu::seconds(gpu, case)? - gpu.serving.call_us / 1e6) * *count as f64;
     }
     let static_w = outcome.energy().static_ / seconds(outcome.cycles).max(1e-12);
-    Ok(of(outcome, seconds(outcome.cycles) + each * layers as f64, seconds(outcome.cycles), static_w))
+    Ok(of(outcome, seconds(outcome.cycles) + each, seconds(outcome.cycles), static_w))
 }
 
 /// Time and energy of an outcome that takes `seconds` in place of `counted`, over which its static energy is counted (0: the

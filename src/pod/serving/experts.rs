@@ -9,7 +9,7 @@ use super::service::{ELEMENT, Parameters, Service};
 use crate::arch::Gpu;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::{KernelCall, kernel_cost};
-use crate::model::Experts;
+use crate::model::{Architecture, Experts, Extras};
 
 /// What a layer's experts take of the busiest chip, in the mean of all draws of how tokens fall on them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,14 +38,17 @@ pub(super) struct Exchanged {
 impl Service {
     /// The experts of the layers that have some.
     pub(super) fn experts(&self) -> Option<Experts> {
-        self.architecture.extras.experts
+        self.architecture.extras.experts.filter(|_| self.stack.is_none())
     }
 
     /// A step of training on as many rows, whose forward pass has the same experts.
     pub(super) fn job(&self, rows: u64) -> Job {
         Job {
             model: self.model.clone(),
-            architecture: self.architecture,
+            architecture: Architecture {
+                extras: Extras { experts: self.experts(), ..self.architecture.extras },
+                ..self.architecture
+            },
             parallel: self.parallel,
             batch: rows.saturating_mul(self.parallel.dp),
             micro_batch: rows,
@@ -59,6 +62,9 @@ impl Service {
 
     /// Layers of a stage without and with experts.
     pub(super) fn mixed_layers(&self) -> (u64, u64) {
+        if self.stack.is_some() {
+            return (self.layers_of_stage(0), 0);
+        }
         match self.expert_ranks {
             Some(_) => {
                 let dense = self.architecture.extras.dense_layers;

@@ -66,19 +66,18 @@ pub(super) fn of_work(service: &Service, load: &Load, work: Work) -> ServingMemo
         let masked = u64::from(mamba.heads) * mamba.chunk_of(load.tokens);
         if work == Work::Prompts { projected.max(masked) } else { projected }
     });
+    let widest = match &service.stack {
+        Some(stack) => service.widest(stack),
+        None => packed.max(up).max(recurrent),
+    };
     let activation = ELEMENT * share.hidden;
     let (of_experts, exchanged) = service.expert_bytes(rows);
     let of_stage = |stage: u64| ServingMemory {
         weights: service.weight_bytes(stage),
         kv_cache: (load.batch / p.dp).saturating_mul(service.cache_bytes(stage, load.tokens)),
-        activations: rows
-            .saturating_mul(2 * activation + ELEMENT * packed.max(up).max(recurrent))
-            .saturating_add(of_experts)
-            .saturating_add(if stage + 1 == p.pp {
-                work.sampled(load.micro_batch) * share.vocabulary * ELEMENT
-            } else {
-                0
-            }),
+        activations: rows.saturating_mul(2 * activation + ELEMENT * widest).saturating_add(of_experts).saturating_add(
+            if stage + 1 == p.pp { work.sampled(load.micro_batch) * share.vocabulary * ELEMENT } else { 0 },
+        ),
         buffers: rows
             .saturating_mul(activation * (u64::from(p.tp > 1) + if p.pp > 1 { 2 } else { 0 }))
             .saturating_add(exchanged),
@@ -109,6 +108,8 @@ pub(super) fn tiers(
         is_first: memory.stage == 0,
         is_last: memory.stage + 1 == service.parallel.pp,
         hybrid: service.hybrid(memory.stage),
+        stage: service.alike(memory.stage),
+        kind: None,
         layers: service.layers_of_stage(memory.stage),
     };
     let workload = graph(service, &pass, false)?;

@@ -7,6 +7,7 @@ mod chip;
 mod divided;
 mod experts;
 mod grid;
+mod layered;
 mod library;
 mod memory;
 mod mixed;

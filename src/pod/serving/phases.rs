@@ -239,7 +239,7 @@ impl<'s> Server<'s> {
         let sram = self.chips.chip().device().sram_bytes();
         let cached = |stage: u64| match work {
             Work::Rows { .. } => 0,
-            _ => load.micro_batch * self.service.cache_bytes(stage, load.tokens),
+            _ => load.micro_batch * self.service.read_of_caches(stage, load.tokens),
         };
         // A table of tokens is looked up, not read, where it is no matrix of logits.
         let read: u64 = (0..p.pp)
@@ -265,6 +265,9 @@ impl<'s> Server<'s> {
 
     /// Weights of a stage that a step reads whole: those of its layers.
     fn read_bytes(&self, stage: u64) -> u64 {
+        if let Some(stack) = &self.service.stack {
+            return self.service.layered_read_bytes(stack, stage);
+        }
         let share = self.service.share();
         let tables = u64::from(stage == 0) * (share.vocabulary * share.hidden * ELEMENT);
         let own = self.service.own_weight_bytes(stage);
@@ -335,6 +338,8 @@ impl<'s> Server<'s> {
                 is_first,
                 is_last,
                 hybrid: self.service.hybrid(stage),
+                stage: self.service.alike(stage),
+                kind: None,
                 layers: self.service.layers_of_stage(stage),
             };
             let mut chip = self.chips.time(self.stack, self.service, &pass)?;

@@ -76,6 +76,9 @@ fn of_caches(service: &Service) -> Vec<String> {
             service.kv_copies()
         ));
     }
+    if let Some(stack) = &service.stack {
+        notes.extend(service.layered_notes(stack));
+    }
     if let Some(mamba) = service.architecture.extras.mamba {
         notes.push(format!(
             "a chip holds {} of states for each user, whatever the context, and {} of keys and values for each token",

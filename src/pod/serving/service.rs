@@ -7,7 +7,7 @@ use super::ranks::ExpertRanks;
 use crate::diagnostics::Diagnostic;
 use crate::model::{
     ActivationFormat, Architecture, ExpertLoad, HybridLayers, Latent, LayerOrder, Mamba, Norm, Options, Phase,
-    Position, Sparsity, Storage,
+    Position, Sparsity, Stack, Storage,
 };
 
 /// Bytes of an element of weights, caches and activations.
@@ -23,6 +23,8 @@ pub struct Service {
     pub model: String,
     /// Its dimensions.
     pub architecture: Architecture,
+    /// Its layers, where the dimensions are an outline of them.
+    pub stack: Option<Arc<Stack>>,
     /// The decomposition: tp, pp and dp.
     pub parallel: Parallel,
     /// Share of the layers' matrices that is kept, in blocks of 16 x 16; none on GPUs.
@@ -122,6 +124,7 @@ impl Service {
         Self {
             model: model.to_owned(),
             architecture,
+            stack: None,
             parallel,
             density: None,
             expert_load: ExpertLoad::default(),
@@ -174,6 +177,13 @@ impl Service {
         ];
         if let Some((what, found, most)) = most.into_iter().find(|(_, found, most)| found > most) {
             return Err(Diagnostic::new(format!("{}: {what} is {found}, at most {most} is modelled", self.model)));
+        }
+        if let Some(stack) = &self.stack {
+            self.check_layers(stack)?;
+            if self.stage_layers.is_none() && !a.layers.is_multiple_of(p.pp) {
+                return Err(Diagnostic::new(format!("pp = {} does not divide the {} layers", p.pp, a.layers)));
+            }
+            return self.check_stages();
         }
         self.check_expert_ranks()?;
         let all = self.all_blocks();
@@ -247,6 +257,9 @@ impl Service {
 
     /// Tensor ranks that have the same heads of keys and values.
     pub fn kv_copies(&self) -> u64 {
+        if self.stack.is_some() {
+            return 1;
+        }
         self.parallel.tp / self.architecture.kv_heads.min(self.parallel.tp)
     }
 
@@ -322,6 +335,9 @@ impl Service {
 
     /// Blocks of a stage.
     pub fn blocks(&self, stage: u64) -> ServedBlocks {
+        if let Some(stack) = &self.stack {
+            return self.layered_blocks(stack, stage);
+        }
         let layers = self.layers_of_stage(stage);
         let (Some(of), Some(mamba)) = (self.hybrid(stage), self.architecture.extras.mamba) else {
             return ServedBlocks { attention: layers, recurrent: 0, feeds: layers };
@@ -372,6 +388,9 @@ impl Service {
 
     /// Parameters of a stage on a chip; of matrices, stored elements.
     pub fn parameters(&self, stage: u64) -> Parameters {
+        if let Some(stack) = &self.stack {
+            return self.layered_parameters(stack, stage);
+        }
         let share = self.share();
         let kept = |elements: u64| (elements as f64 * self.density.unwrap_or(1.0)).ceil() as u64;
         let matrices = share.feed_matrices();
@@ -429,6 +448,9 @@ impl Service {
 
     /// Bytes of keys and values that a chip of a stage holds for a token of a user.
     pub fn kv_bytes_of_stage(&self, stage: u64) -> u64 {
+        if let Some(stack) = &self.stack {
+            return self.layered_cache_bytes(stack, stage, 2) - self.layered_cache_bytes(stack, stage, 1);
+        }
         let of_token = match self.architecture.extras.latent {
             // Every tensor rank has the latent vectors of all heads.
             Some(latent) => latent.key + latent.rotated,
@@ -441,12 +463,18 @@ impl Service {
     /// Bytes of states that a chip of a stage holds for a user, whatever the context: those of recurrences, and inputs of their
     /// convolutions.
     pub fn state_bytes_of_stage(&self, stage: u64) -> u64 {
+        if let Some(stack) = &self.stack {
+            return self.layered_cache_bytes(stack, stage, 0);
+        }
         let held = self.share().extras.mamba.map_or(0, |mamba| mamba.held());
         ELEMENT * self.blocks(stage).recurrent * held
     }
 
     /// Bytes that a chip of a stage holds for a user with so many tokens.
     pub fn cache_bytes(&self, stage: u64, tokens: u64) -> u64 {
+        if let Some(stack) = &self.stack {
+            return self.layered_cache_bytes(stack, stage, tokens);
+        }
         tokens.saturating_mul(self.kv_bytes_of_stage(stage)).saturating_add(self.state_bytes_of_stage(stage))
     }
 
@@ -457,12 +485,16 @@ impl Service {
 
     /// What users hold on a chip, in words.
     pub fn cache_name(&self) -> &'static str {
-        if self.architecture.extras.mamba.is_some() { "states, keys, values" } else { "keys and values" }
+        let has_states = self.architecture.extras.mamba.is_some() || self.blocks(0).recurrent > 0;
+        if has_states { "states, keys, values" } else { "keys and values" }
     }
 
     /// What a request takes of the caches of the fullest chip, in tokens of keys and values: nothing but its tokens, or with states as
     /// many more; where there are no keys and values, a state is the unit.
     pub fn request_size(&self) -> RequestSize {
+        if let Some(stack) = &self.stack {
+            return self.layered_request(stack);
+        }
         let (each, state) = (self.kv_bytes_per_token(), self.state_bytes());
         match each {
             0 => RequestSize { unit_bytes: state.max(1), state: 1, grows: false },
@@ -484,6 +516,9 @@ impl Service {
     /// FLOP of products for the tokens of one user: `count` new ones, of which the first meets `first` keys, itself
     /// included, and each further one a key more; logits of the last one.
     pub fn flops(&self, count: u64, first: u64) -> f64 {
+        if let Some(stack) = &self.stack {
+            return self.layered_flops(stack, count, first);
+        }
         let a = &self.architecture;
         let matrices = a.feed_matrices();
         let (wide, narrow) = (a.query_width(), a.kv_width());

@@ -2,7 +2,7 @@
 
 use super::service::{ELEMENT, Parameters, Service};
 use crate::gpu::ProductFormat;
-use crate::model::{ActivationFormat, StorageFormat};
+use crate::model::{ActivationFormat, Stack, StorageFormat};
 use crate::units::Dtype;
 use crate::workload::StoredAs;
 
@@ -17,7 +17,10 @@ struct Matrix {
 impl Service {
     /// Whether matrices are stored otherwise than in elements of two bytes.
     pub fn is_quantised(&self) -> bool {
-        self.activations.is_some() || self.storage.of_matrices().next().is_some()
+        let has_formats = |stack: &Stack| stack.kinds.iter().any(|kind| !kind.formats.is_empty());
+        self.stack.as_ref().is_some_and(|stack| has_formats(stack))
+            || self.activations.is_some()
+            || self.storage.of_matrices().next().is_some()
     }
 
     /// The format of products with matrices of the layers.
@@ -52,6 +55,9 @@ impl Service {
 
     /// Bytes of a stage's weights on a chip that no other tensor rank has.
     pub(super) fn own_weight_bytes(&self, stage: u64) -> u64 {
+        if let Some(stack) = &self.stack {
+            return self.layered_own_bytes(stack, stage);
+        }
         let plain = ELEMENT * self.parameters(stage).own;
         if !self.is_quantised() {
             return plain;
@@ -103,6 +109,9 @@ impl Service {
 
     /// Bytes of a stage's weights on a chip.
     pub fn weight_bytes(&self, stage: u64) -> u64 {
+        if let Some(stack) = &self.stack {
+            return self.layered_weight_bytes(stack, stage);
+        }
         let Parameters { copied, .. } = self.parameters(stage);
         self.own_weight_bytes(stage) + ELEMENT * copied
     }

@@ -73,6 +73,10 @@ pub(super) struct Pass {
     pub is_last: bool,
     /// What its layers are, in a model with recurrences.
     pub hybrid: Option<HybridLayers>,
+    /// The first stage whose layers are of the same kinds, in a model of several.
+    pub stage: u64,
+    /// The only kind of its layers, if a stage is simulated kind by kind.
+    pub kind: Option<u16>,
     /// Its layers.
     pub layers: u64,
 }
