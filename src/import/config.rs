@@ -193,7 +193,7 @@ fn config(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
 }
 
 /// JSON as Python writes it: `NaN`, `Infinity` and `-Infinity` outside of texts become `null`.
-fn without_infinities(bytes: Vec<u8>) -> Vec<u8> {
+fn without_infinities(bytes: &[u8]) -> Vec<u8> {
     let words: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let (mut found, mut at, mut is_text) = (Vec::with_capacity(bytes.len()), 0, false);
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -216,7 +216,7 @@ fn without_infinities(bytes: Vec<u8>) -> Vec<u8> {
 
 /// The object that a JSON file holds.
 fn object(path: &Path) -> Result<Map<String, Value>, Diagnostic> {
-    let found = serde_json::from_slice::<Unique>(&without_infinities(bytes_of(path, MOST_BYTES)?));
+    let found = serde_json::from_slice::<Unique>(&without_infinities(&bytes_of(path, MOST_BYTES)?));
     let refused = |why: String| Diagnostic::new(format!("`{}` is no config.json: {why}", path.display()));
     match found.map(|found| found.0) {
         Ok(Value::Object(map)) => Ok(map),

@@ -29,7 +29,7 @@ const fn of(field: &'static str, families: &'static [&'static str], count: u64) 
 }
 
 /// Defaults that are known; each field under the first of its names.
-const DEFAULTS: [FieldDefault; 58] = [
+const DEFAULTS: [FieldDefault; 66] = [
     FieldDefault {
         field: "num_key_value_heads",
         families: &["llama", "phi3", "granitemoehybrid"],
@@ -90,6 +90,14 @@ const DEFAULTS: [FieldDefault; 58] = [
     of("mamba_chunk_size", &["bamba", "granitemoehybrid", "mamba2"], 256),
     // Windows change remarks alone, and are compared with the positions of the model.
     of("sliding_window", &["mistral"], 4096),
+    of("vocab_size", &["gemma3"], 262_208),
+    of("vocab_size", &["gemma4"], 262_144),
+    of("num_attention_heads", &["gemma3"], 8),
+    of("num_key_value_heads", &["gemma3"], 4),
+    of("head_dim", &["gemma3"], 256),
+    of("head_dim", &["qwen3_next", "qwen3_5"], 256),
+    of("sliding_window", &["gemma2", "gemma3", "cohere2"], 4096),
+    of("sliding_window", &["gpt_oss"], 128),
     of("trained_positions", &["mistral", "mixtral"], 131_072),
     of("trained_positions", &["qwen2", "qwen3", "qwen2_moe", "qwen3_moe"], 32_768),
     of("trained_positions", &["gemma2"], 8192),

@@ -104,6 +104,7 @@ fn attention(mode: Mode) -> Case {
     let (llama, _) = preset("llama2-70b").unwrap();
     let options = Options {
         name: "attention".to_owned(),
+        stack: None,
         architecture: Architecture {
             hidden: 32,
             layers: 1,

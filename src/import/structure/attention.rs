@@ -5,8 +5,15 @@ use crate::diagnostics::Diagnostic;
 use crate::model::{Compressed, HeadAttention, Indexer, Latent, LatentAttention};
 
 /// Names of the number of heads of keys and values.
-const KV_HEADS: [&str; 6] =
-    ["num_key_value_heads", "n_head_kv", "num_kv_heads", "n_kv_heads", "num_query_groups", "multi_query_group_num"];
+const KV_HEADS: [&str; 7] = [
+    "num_key_value_heads",
+    "n_head_kv",
+    "num_kv_heads",
+    "n_kv_heads",
+    "num_query_groups",
+    "multi_query_group_num",
+    "num_attention_groups",
+];
 
 /// Names of the width of a head.
 const HEAD: [&str; 4] = ["head_dim", "attention_head_dim", "kv_channels", "d_head"];
@@ -53,7 +60,7 @@ impl Reader<'_> {
         let biases =
             ["attention_bias", "qkv_bias", "use_qkv_bias", "add_qkv_bias", "attention_qkv_bias", "use_bias", "bias"];
         let bias = self.flag(&biases, families::has_head_biases(self.family))?;
-        let bias = bias && !(self.family == "nemotron_h" && !self.flag(&["attention_bias"], false)?);
+        let bias = bias && (self.family != "nemotron_h" || self.flag(&["attention_bias"], false)?);
         let of_sinks = if local { "add_swa_attention_sink_bias" } else { "add_full_attention_sink_bias" };
         let gate = self.flag(&["attn_output_gate", "use_output_gate"], families::has_output_gates(self.family))?;
         let norms = ["use_qk_norm", "qk_norm", "qk_layernorm", "use_qk_layernorm", "query_key_norm"];

@@ -162,24 +162,17 @@ impl Reader<'_> {
         let said = COUNT.iter().any(|name| self.map().contains_key(*name));
         let usual =
             COUNT.iter().find_map(|name| super::Fields::usual_count(self.family, name).map(|count| (*name, count)));
-        match usual.filter(|_| !said) {
-            Some((name, count)) => {
-                self.notes.push(format!(
-                    "`{name}` is not in the config: {count}, the default of the class of `{}` in Hugging Face Transformers",
-                    self.family
-                ));
-                Ok(count)
-            }
-            None => {
-                let has_one =
-                    |name: &&&str| self.map().get(**name).is_some_and(|value| value.as_u64().is_some_and(|n| n > 0));
-                match EACH.iter().chain(&WIDTH).find(has_one) {
-                    Some(name) if !said => {
-                        Err(self.refused(&format!("`{name}` is there, and `{}` is missing", COUNT[0])))
-                    }
-                    _ => Ok(0),
-                }
-            }
+        if let Some((name, count)) = usual.filter(|_| !said) {
+            self.notes.push(format!(
+                "`{name}` is not in the config: {count}, the default of the class of `{}` in Hugging Face Transformers",
+                self.family
+            ));
+            return Ok(count);
+        }
+        let has_one = |name: &&&str| self.map().get(**name).is_some_and(|value| value.as_u64().is_some_and(|n| n > 0));
+        match EACH.iter().chain(&WIDTH).find(has_one) {
+            Some(name) if !said => Err(self.refused(&format!("`{name}` is there, and `{}` is missing", COUNT[0]))),
+            _ => Ok(0),
         }
     }
 

@@ -16,7 +16,7 @@ const READ: &[&str] = &[
     "num_decoder_layers", "num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "vocab_size",
     "padded_vocab_size", "embedding_size", "hc_mult", "tie_word_embeddings", "share_embeddings",
     // Attention.
-    "num_key_value_heads", "n_head_kv", "num_kv_heads", "n_kv_heads", "num_query_groups", "multi_query_group_num",
+    "num_key_value_heads", "n_head_kv", "num_kv_heads", "n_kv_heads", "num_query_groups", "multi_query_group_num", "num_attention_groups",
     "head_dim", "attention_head_dim", "kv_channels", "d_head", "v_head_dim", "qk_head_dim", "swa_num_attention_heads",
     "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim", "num_global_key_value_heads", "global_head_dim",
     "attention_bias", "qkv_bias", "use_qkv_bias", "add_qkv_bias", "attention_qkv_bias", "use_bias", "bias", "mlp_bias",
@@ -62,7 +62,8 @@ const HARMLESS: &[&str] = &[
     "hc_sinkhorn_iters", "vocab_size_per_layer_input", "vision_soft_tokens_per_image", "top_k", "moe_router_topk_group",
     "qk_norm_type", "expert_dtype", "cross_attention_hidden_size", "pruned_heads", "max_length", "min_length",
     "query_pre_attn_scalar", "attn_scale", "floor_scale", "moe_layer_recompute", "tensor_parallel_degree",
-    "image_token_index", "mlp_hidden_act", "mamba_hidden_act", "moe_shared_expert_overlap", "rope_local_base_freq",
+    "image_token_index", "moe_capacity", "org_vocab_size", "order_of_interleaved_layers", "use_gated_activation",
+    "cla_share_factor", "dense_list", "moe_layer_num_skipped_tokens", "mlp_hidden_act", "mamba_hidden_act", "moe_shared_expert_overlap", "rope_local_base_freq",
     "skip_first_layers", "num_image_tokens", "attn_layer_type", "head_wise_attn_gate", "swa_rope_theta",
 ];
 

@@ -22,13 +22,12 @@ impl Reader<'_> {
         for (at, (place, feed)) in places.into_iter().zip(feeds).enumerate() {
             // Notes of defaults are said once for each kind.
             let known = mixers.iter().find(|(known, _)| *known == place).map(|(_, mixer)| *mixer);
-            let mut mixer = match known {
-                Some(mixer) => mixer,
-                None => {
-                    let mixer = self.mixer(place)?;
-                    mixers.push((place, mixer));
-                    mixer
-                }
+            let mut mixer = if let Some(mixer) = known {
+                mixer
+            } else {
+                let mixer = self.mixer(place)?;
+                mixers.push((place, mixer));
+                mixer
             };
             let mut feed = feed;
             if let Mixer::Heads(of) = &mut mixer

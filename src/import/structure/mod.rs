@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::families::Fields;
 use crate::diagnostics::Diagnostic;
-use crate::model::{LayerKind, Norm, Stack};
+use crate::model::{LayerKind, Mixer, Norm, Stack};
 
 pub(super) use families::{class_of as class_name, known_names};
 use nested::HIDDEN;
@@ -85,7 +85,7 @@ impl Fields {
         reader.heads = match reader.any(&HEADS)? {
             Some(heads) => heads,
             None if reader.is_recurrent_alone() => 1,
-            None => return Err(self.refused(&format!("`{}` is missing", HEADS[0]))),
+            None => reader.count(&HEADS)?,
         };
         let layers = reader.kinds()?;
         reader.check_keys(&layers)?;
@@ -154,12 +154,10 @@ impl Reader<'_> {
 
     /// The model of these layers.
     fn stack(mut self, layers: Vec<LayerKind>) -> Result<Read, Diagnostic> {
-        let tied = match (self.said(&["tie_word_embeddings", "share_embeddings"])?, families::tied(self.family)) {
-            (Some(tied), _) | (None, Some(tied)) => tied,
-            (None, None) => {
-                let error = self.refused("`tie_word_embeddings` is missing, and the default of the class is not known");
-                return Err(error.with_help("add `\"tie_word_embeddings\": true` or `false`"));
-            }
+        let said = self.said(&["tie_word_embeddings", "share_embeddings"])?;
+        let Some(tied) = said.or(families::tied(self.family)) else {
+            let error = self.refused("`tie_word_embeddings` is missing, and the default of the class is not known");
+            return Err(error.with_help("add `\"tie_word_embeddings\": true` or `false`"));
         };
         let norm = if families::has_layer_norms(self.family) { Norm::Layer } else { Norm::Rms };
         let vocabulary = match self.any(&["padded_vocab_size"])? {
@@ -214,7 +212,6 @@ impl Reader<'_> {
                 self.notes.push(note.to_owned());
             }
         };
-        use crate::model::Mixer;
         let any = |of: &dyn Fn(&Mixer) -> bool| stack.kinds.iter().any(|kind| of(&kind.mixer));
         said(
             any(&|mixer| matches!(mixer, Mixer::Heads(a) if a.head_norm)),

@@ -67,8 +67,8 @@ impl HeadAttention {
     }
 }
 
-/// What chooses the tokens that a query sees: index keys, which every query is compared with (DeepSeek sparse attention,
-/// DeepSeek-V3.2, 2025).
+/// What chooses the tokens that a query sees: index keys, which every query is compared with (`DeepSeek` sparse attention,
+/// `DeepSeek`-V3.2, 2025).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexer {
     /// Heads of index queries.
@@ -90,7 +90,7 @@ pub struct LatentAttention {
     pub indexer: Option<Indexer>,
 }
 
-/// Attention over a window of tokens and over compressed keys, which are values too (DeepSeek-V4).
+/// Attention over a window of tokens and over compressed keys, which are values too (`DeepSeek`-V4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compressed {
     /// Heads of queries, which share one key.

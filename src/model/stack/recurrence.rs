@@ -3,7 +3,7 @@
 /// How the state of a delta rule decays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decay {
-    /// By a factor of each head (Gated DeltaNet, Yang et al. 2024, arXiv:2412.06464).
+    /// By a factor of each head (Gated `DeltaNet`, Yang et al. 2024, arXiv:2412.06464).
     Head,
     /// By a factor of each column of a head's keys, made by two narrow products (Kimi delta attention, arXiv:2510.26692).
     Column,

@@ -1,5 +1,7 @@
 //! The graph of a stack: a block for each kind of layer, those of one kind after those of another.
 
+use std::fmt::Write as _;
+
 use super::super::write::Writer;
 use super::feed::Feed;
 use super::kinds::{LayerKind, Mixer, Stack};
@@ -17,8 +19,11 @@ fn block_name(at: usize) -> String {
 impl Stack {
     /// The declarations of the blocks of layers.
     pub(in crate::model) fn blocks(&self) -> String {
-        let counts = self.all_counts().into_iter().enumerate().filter(|(_, count)| *count > 0);
-        counts.map(|(at, count)| format!("\n[[blocks]]\nname = {:?}\nrepeat = {count}\n", block_name(at))).collect()
+        let mut text = String::new();
+        for (at, count) in self.all_counts().into_iter().enumerate().filter(|(_, count)| *count > 0) {
+            let _ = writeln!(text, "\n[[blocks]]\nname = {:?}\nrepeat = {count}", block_name(at));
+        }
+        text
     }
 }
 

@@ -327,7 +327,7 @@ impl Writer<'_> {
         let meeting = self.meeting(Some(Window { tokens: window, chunked: false }));
         let mut o = self.attended("", ("q", keys, keys), sharing, &meeting, false);
         let tokens = if self.is_decoding() { context } else { self.options.sequence };
-        let entries = if ratio > 0 { tokens / ratio } else { 0 };
+        let entries = tokens.checked_div(ratio).unwrap_or(0);
         if ratio > 0 {
             let made = self.compress("", h, (of, head), entries);
             let keys = if self.is_decoding() { "kc_cache" } else { made.as_str() };

@@ -10,7 +10,7 @@ use super::recurrence::{Decay, DeltaNet, Lightning, chunk_of};
 use super::write::number;
 
 /// Heads and widths of states in chunks.
-struct Chunks {
+struct InChunks {
     rows: u64,
     batch: u64,
     chunks: u64,
@@ -21,10 +21,10 @@ struct Chunks {
 }
 
 impl Writer<'_> {
-    fn chunks(&self, heads: u64, key: u64, value: u64) -> Chunks {
+    fn chunks(&self, heads: u64, key: u64, value: u64) -> InChunks {
         let (batch, sequence) = (self.options.batch, self.options.sequence);
         let chunk = chunk_of(sequence);
-        Chunks { rows: self.tokens(), batch, chunks: batch * (sequence / chunk), chunk, heads, key, value }
+        InChunks { rows: self.tokens(), batch, chunks: batch * (sequence / chunk), chunk, heads, key, value }
     }
 
     /// A tensor with extents in numbers.
@@ -190,8 +190,8 @@ impl Writer<'_> {
     }
 
     /// The state that enters each chunk, from the keys and values that each adds.
-    fn states(&mut self, of: &Chunks, a: &str, (values, keys): (&str, &str)) {
-        let Chunks { batch, chunks, chunk, heads, key, value, .. } = *of;
+    fn states(&mut self, of: &InChunks, a: &str, (values, keys): (&str, &str)) {
+        let InChunks { batch, chunks, chunk, heads, key, value, .. } = *of;
         let (fp32, by_chunk) = ("\ndtype = \"fp32\"", format!("batch = {chunks}"));
         let dtype = format!("\ndtype = {:?}", self.options.dtype);
         self.sized("s", (chunks * value, heads * key), fp32);

@@ -239,7 +239,7 @@ impl Service {
     }
 
     /// FLOP of products for tokens of one user: `count` new ones, of which the first meets `first` keys; logits of the last one.
-    pub(super) fn layered_flops(&self, stack: &Stack, count: u64, first: u64) -> f64 {
+    pub(super) fn layered_flops(stack: &Stack, count: u64, first: u64) -> f64 {
         let (new, first) = (count as f64, first as f64);
         // Keys of the token in the middle: windows bound those of later ones.
         let keys = first + (new - 1.0) / 2.0;

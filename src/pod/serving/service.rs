@@ -517,7 +517,7 @@ impl Service {
     /// included, and each further one a key more; logits of the last one.
     pub fn flops(&self, count: u64, first: u64) -> f64 {
         if let Some(stack) = &self.stack {
-            return self.layered_flops(stack, count, first);
+            return Self::layered_flops(stack, count, first);
         }
         let a = &self.architecture;
         let matrices = a.feed_matrices();
