@@ -22,7 +22,10 @@ impl Writer<'_> {
         let x = if part.has_embedding {
             self.embedding()
         } else {
-            self.tensor("x", "tokens", "hidden", "input", "");
+            // Several residual streams come side by side.
+            let streams = self.options.stack.as_ref().map_or(1, |stack| stack.streams);
+            let wide = (self.options.architecture.hidden * streams).to_string();
+            self.tensor("x", "tokens", if streams > 1 { &wide } else { "hidden" }, "input", "");
             "x".to_owned()
         };
         let mut y = if part.has_no_layers { x } else { self.all_layers(x) };
