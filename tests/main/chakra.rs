@@ -311,7 +311,7 @@ fn files_have_exchanges_of_sequences_and_experts() {
     assert_eq!(heads[&6], 4 * 12 * 8 * 4);
     // 2 layers with experts, 2 micro-batches on each of four chips: there and back, forward and backward.
     let mixtral = directory.path().join("config.json");
-    let text = r#"{"model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2,
+    let text = r#"{"model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2,
         "intermediate_size": 512, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1000}"#;
     std::fs::write(&mixtral, text).expect("a file");
     let (_, rows) = kinds(mixtral.to_str().expect("UTF-8"), "dp=4,ep=4");

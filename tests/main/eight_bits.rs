@@ -267,7 +267,10 @@ fn configs_of_quantised_models_say_what_products_are_of() {
             group(r#"{"num_bits":4,"type":"int","strategy":"group","group_size":32}"#, "null", fp8_cache),
             &["storage = { format = \"int4\", group = 32 }", "storage = { format = \"fp8_e4m3\" }"],
         ),
-        (group(r#"{"num_bits":8,"type":"int","strategy":"group","group_size":32}"#, tokens, ""), &["is not applied"]),
+        (
+            group(r#"{"num_bits":8,"type":"int","strategy":"group","group_size":32}"#, tokens, ""),
+            &["format = \"int8\", group = 32 }", "activations of quantised products stay in bf16"],
+        ),
         (group(r#"{"num_bits":2,"type":"int"}"#, "null", ""), &["is not applied"]),
         // A scale for the tensor, for each column of fp8, for blocks; types of products and weights that differ.
         (

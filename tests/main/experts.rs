@@ -61,7 +61,10 @@ fn loads_that_are_none_are_refused() {
     std::fs::write(path.join("few.txt"), "1\n2\n").expect("a file");
     std::fs::write(path.join("word.txt"), "1\nmany\n").expect("a file");
     std::fs::write(path.join("zero.txt"), "0\n0\n").expect("a file");
-    let dense = MIXTURE.replace("qwen3_moe", "qwen3");
+    let dense = MIXTURE
+        .replace("qwen3_moe", "qwen3")
+        .replace(r#""num_experts": 32,"#, "")
+        .replace(r#""num_experts_per_tok": 4, "#, "");
     std::fs::create_dir(path.join("dense")).expect("a folder");
     std::fs::write(path.join("dense/config.json"), dense).expect("a file");
     for (config, load, told) in [

@@ -325,7 +325,7 @@ fn what_cannot_be_divided_is_refused() {
         assert!(message.contains(says) && output.stdout.is_empty(), "{parallel}: {message}");
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let text = r#"{"model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 2,
+    let text = r#"{"model_type": "mixtral", "hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 2,
         "intermediate_size": 512, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1000}"#;
     std::fs::write(directory.path().join("config.json"), text).expect("a file");
     let output = Command::new(env!("CARGO_BIN_EXE_rdusim"))

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::arch::Chip;
 use crate::bound::section::SectionFloor;
+use crate::compile::mapping::estimate::Estimate;
 use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::params::{PARAMS, SectionLimits};
 use crate::compile::physical::assemble::{Unplaced, assemble, assemble_along, assemble_annealed};
@@ -182,18 +183,19 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Whether a mapping could be faster than the best by more than the gap, by its run on an ideal network; before that, whether it
-    /// is expected to be near.
+    /// Whether a mapping could be faster than the best by more than the gap, or move fewer bytes in no more time, by its run on an ideal
+    /// network; before that, whether it is expected to be near. On chips of few PCUs placing takes no longer than such a run, and
+    /// any gain counts.
     fn may_gain(&self, open: &Open) -> bool {
         let Some(best) = self.evaluated.best.as_ref().filter(|best| self.context.measures && best.run.is_some()) else {
             return true;
         };
-        let price = open.choice.estimate.score - open.choice.estimate.cycles;
+        let price = |of: &Estimate| of.score - of.cycles;
+        let (own, of_best) = (price(&open.choice.estimate), price(&best.plan.estimate));
+        let is_small = self.chip.pcus() <= PARAMS.evaluation.few_pcus;
+        let gap = if is_small || own < of_best { 0.0 } else { self.limits.gap };
         match open.ideal {
-            Some(ideal) => {
-                let least = ideal.least.saturating_add(price) as f64;
-                least * (1.0 + self.limits.gap) < best.score() as f64
-            }
+            Some(ideal) => (ideal.least.saturating_add(own)) as f64 * (1.0 + gap) < best.score() as f64,
             None => self.is_near_best(open),
         }
     }
