@@ -4,7 +4,7 @@ use super::families::{Fields, Model};
 use super::quantization::Quantisation;
 use super::structure::Read;
 use crate::diagnostics::Diagnostic;
-use crate::model::{Architecture, Experts, Extras, Phase, Stack, outline, plain};
+use crate::model::{Architecture, Experts, Extras, Mixer, Phase, Stack, outline, plain};
 
 /// What a config says of a model.
 pub(super) struct Subject {
@@ -49,10 +49,23 @@ impl Fields {
         let Read { mut stack, sequence, notes: of_model } = self.structure(&name)?;
         notes.extend(of_model);
         let experts = stack.experts().map(|of| of.experts);
-        let mut architecture = plain(&stack);
         let is_trained = purpose.phase == Phase::Training;
+        // A window that is as long as any sequence is none.
+        drop_windows(&mut stack, sequence);
+        let mut architecture = plain(&stack);
+        if architecture.is_none() && is_trained {
+            let mut unlimited = stack.clone();
+            drop_windows(&mut unlimited, 0);
+            architecture = plain(&unlimited);
+            if architecture.is_some() {
+                stack = unlimited;
+                notes.push(
+                    "windows of attention are not modelled where a model is trained: every token meets all before it"
+                        .to_owned(),
+                );
+            }
+        }
         if let Some(architecture) = &mut architecture {
-            // A window that is as long as any sequence is none.
             let dense = architecture.extras.dense_layers;
             match architecture.extras.experts {
                 Some(experts) => {
@@ -118,6 +131,29 @@ impl Fields {
     fn expert_notes(&self, experts: &Experts, notes: &mut Vec<String>) -> Result<(), Diagnostic> {
         let mut scratch = outline_of_experts();
         self.with_experts(&mut scratch, *experts, Phase::Forward, notes)
+    }
+}
+
+/// Leaves out windows of at least so many tokens; layers that are of one kind then are one kind.
+fn drop_windows(stack: &mut Stack, least: u64) {
+    for kind in &mut stack.kinds {
+        if let Mixer::Heads(heads) = &mut kind.mixer
+            && heads.window.is_some_and(|window| window.tokens >= least)
+        {
+            heads.window = None;
+        }
+    }
+    let kinds = std::mem::take(&mut stack.kinds);
+    let mut places: Vec<u16> = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let known = stack.kinds.iter().position(|other| *other == kind);
+        places.push(known.unwrap_or(stack.kinds.len()) as u16);
+        if known.is_none() {
+            stack.kinds.push(kind);
+        }
+    }
+    for kind in &mut stack.order {
+        *kind = places[usize::from(*kind)];
     }
 }
 

@@ -5,13 +5,17 @@ use std::path::Path;
 use super::Root;
 use crate::diagnostics::Diagnostic;
 
-/// Keys, tables and elements of lists of a text at most: each takes some hundred bytes of memory once it is parsed.
+/// Keys and lists of a text at most: each takes some hundred bytes of memory once it is parsed.
 pub(super) const MOST_VALUES: usize = 500_000;
 
-/// An upper bound on the keys, tables and elements of lists in a text, if it is more than [`MOST_VALUES`].
+/// Further elements of lists at most, which take less: a configuration of a large graph has as many places and links.
+const MOST_ELEMENTS: usize = 4 * MOST_VALUES;
+
+/// An upper bound on the keys, tables and elements of lists in a text, if it is more than are read.
 pub(super) fn too_many_values(text: &str) -> Option<usize> {
-    let found = text.bytes().filter(|byte| matches!(byte, b'=' | b',' | b'[')).count();
-    Some(found).filter(|&found| found > MOST_VALUES)
+    let count = |wanted: &[u8]| text.bytes().filter(|byte| wanted.contains(byte)).count();
+    let (keys, elements) = (count(b"=["), count(b","));
+    (keys > MOST_VALUES || elements > MOST_ELEMENTS).then_some(keys + elements)
 }
 
 /// What a file holds.

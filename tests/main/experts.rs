@@ -64,7 +64,8 @@ fn loads_that_are_none_are_refused() {
     let dense = MIXTURE
         .replace("qwen3_moe", "qwen3")
         .replace(r#""num_experts": 32,"#, "")
-        .replace(r#""num_experts_per_tok": 4, "#, "");
+        .replace(r#""num_experts_per_tok": 4, "#, "")
+        .replace(r#""moe_intermediate_size": 48, "#, "");
     std::fs::create_dir(path.join("dense")).expect("a folder");
     std::fs::write(path.join("dense/config.json"), dense).expect("a file");
     for (config, load, told) in [

@@ -411,7 +411,7 @@ fn whatever_takes_long_stops_at_once_and_says_so() {
     let commands = [
         "validate --data rows.csv".to_owned(),
         "pod sn30-8 --model gpt-13b --phase training --batch 64 --search".to_owned(),
-        format!("prove --mode fused {fused}"),
+        "prove --mode fused --arch sn40l --workload gpt2-xl-training".to_owned(),
         format!("explain {fused}"),
         format!("verify {fused} --max-flops 1000000000000"),
         format!("map --mode fused {fused} --set workload.dims.tokens=16384"),

