@@ -8,14 +8,18 @@ use crate::diagnostics::Diagnostic;
 /// Keys and lists of a text at most: each takes some hundred bytes of memory once it is parsed.
 pub(super) const MOST_VALUES: usize = 500_000;
 
-/// Further elements of lists at most, which take less: a configuration of a large graph has as many places and links.
+/// Further elements of lists at most, which take less.
 const MOST_ELEMENTS: usize = 4 * MOST_VALUES;
+
+/// Times as many in a configuration, which the program has written: that of a large graph has a list for every place and route.
+const TIMES_IN_A_CONFIGURATION: usize = 8;
 
 /// An upper bound on the keys, tables and elements of lists in a text, if it is more than are read.
 pub(super) fn too_many_values(text: &str) -> Option<usize> {
     let count = |wanted: &[u8]| text.bytes().filter(|byte| wanted.contains(byte)).count();
     let (keys, elements) = (count(b"=["), count(b","));
-    (keys > MOST_VALUES || elements > MOST_ELEMENTS).then_some(keys + elements)
+    let times = if text.contains("\n[[runs") { TIMES_IN_A_CONFIGURATION } else { 1 };
+    (keys > times * MOST_VALUES || elements > times * MOST_ELEMENTS).then_some(keys + elements)
 }
 
 /// What a file holds.

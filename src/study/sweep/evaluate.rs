@@ -314,14 +314,14 @@ impl<'a> Bench<'a> {
                 vec![None; modes]
             }
         };
-        for mode in 0..modes {
+        for (mode, best) in best.iter_mut().enumerate() {
             for other in poorer.iter().filter_map(|poorer| poorer.get(mode)) {
                 let Some(configuration) = carried(chip, graph, &other.configuration) else { continue };
                 let runs = vec![None; configuration.sections.len()];
                 let other = Compiled { configuration, runs };
-                let fastest = best[mode].as_ref().map_or(u64::MAX, |(cycles, _)| *cycles);
+                let fastest = best.as_ref().map_or(u64::MAX, |(cycles, _)| *cycles);
                 if let Some(cycles) = cycles(&other, fastest).filter(|&cycles| cycles < fastest) {
-                    best[mode] = Some((cycles, other));
+                    *best = Some((cycles, other));
                 }
             }
         }

@@ -152,7 +152,7 @@ fn more_of_a_resource_is_never_slower() {
     let mut compared = 0;
     for poor in &rows {
         for rich in &rows {
-            if rich[0] >= poor[0] && rich[1] >= poor[1] && rich[2] == poor[2] {
+            if rich[0] >= poor[0] && rich[1] >= poor[1] && rich[2].to_bits() == poor[2].to_bits() {
                 compared += 1;
                 let is_no_slower = poor[3..6].iter().zip(&rich[3..6]).all(|(poor, rich)| *rich <= 1.01 * poor);
                 assert!(is_no_slower, "{poor:?} {rich:?}");
