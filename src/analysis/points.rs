@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::pod::served_model;
 use crate::diagnostics::Diagnostic;
-use crate::import::Checkpoint;
+use crate::import::{self, Checkpoint};
 use crate::input::Override;
+use crate::model::plain;
 use crate::pod::{self, Parallel, Service, System};
 use crate::validate::{Points, Progress, SetReport, Sources};
 
@@ -13,21 +14,16 @@ use crate::validate::{Points, Progress, SetReport, Sources};
 const SYSTEMS: [(&str, &str); 4] =
     [("a100_sxm", "dgx-a100"), ("h100_sxm", "dgx-h100"), ("h200_sxm", "dgx-h200"), ("b200_sxm", "dgx-b200")];
 
-/// Models as hubs call them, and the shipped presets of the same dimensions.
-const PRESETS: [(&str, &str); 6] = [
-    ("meta-llama/Llama-3.1-8B", "llama3-8b"),
-    ("meta-llama/Llama-3.1-8B-Instruct", "llama3-8b"),
-    ("meta-llama/Llama-3.1-70B", "llama3-70b"),
-    ("meta-llama/Llama-3.1-70B-Instruct", "llama3-70b"),
-    ("nvidia/Llama-3.1-8B-Instruct-FP8", "llama3-8b"),
-    ("nvidia/Llama-3.1-70B-Instruct-FP8", "llama3-70b"),
-];
-
 /// Models whose dimensions are those of another name's: their precision stands in its own column.
-const SAME: [(&str, &str); 4] = [
+const SAME: [(&str, &str); 9] = [
+    ("meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B"),
+    ("meta-llama/Llama-3.1-70B", "meta-llama/Meta-Llama-3.1-70B"),
+    ("nvidia/Llama-3.1-8B-Instruct-FP8", "meta-llama/Meta-Llama-3.1-8B"),
+    ("nvidia/Llama-3.1-70B-Instruct-FP8", "meta-llama/Meta-Llama-3.1-70B"),
     ("nvidia/DeepSeek-R1-NVFP4", "deepseek-ai/DeepSeek-R1"),
     ("nvidia/DeepSeek-V3.1-NVFP4", "deepseek-ai/DeepSeek-V3"),
     ("nvidia/Qwen3-32B-NVFP4", "Qwen/Qwen3-32B"),
+    ("Qwen/Qwen3-235B-A22B-FP8", "Qwen/Qwen3-235B-A22B"),
     ("zhipuai/GLM-5", "zai-org/GLM-5"),
 ];
 
@@ -76,19 +72,24 @@ fn service(name: &str, directory: Option<&Path>) -> Result<Service, Diagnostic> 
         let names = [Some(name), other].into_iter().flatten();
         names.map(|name| file_of(directory, name)).find(|path| path.is_file())
     });
-    let preset = PRESETS.iter().find(|(known, _)| Some(*known) == Some(name).or(other)).map(|(_, preset)| *preset);
-    let asked = match (&file, preset) {
-        (Some(path), _) => path.display().to_string(),
-        (None, Some(preset)) => preset.to_owned(),
-        (None, None) => {
-            let where_else = directory.map_or_else(
-                || "no `--models DIR` is given".to_owned(),
-                |directory| format!("{} has no {}", directory.display(), file_name(name)),
-            );
-            return Err(Diagnostic::new(format!("{name} is no shipped preset, and {where_else}")));
-        }
+    let known = [Some(name), other].into_iter().flatten().find(|name| import::published(Path::new(name)).is_some());
+    let asked = file.map(|path| path.display().to_string()).or(known.map(str::to_owned)).ok_or_else(|| {
+        let where_else = directory.map_or_else(
+            || "no `--models DIR` is given".to_owned(),
+            |directory| format!("{} has no {}", directory.display(), file_name(name)),
+        );
+        Diagnostic::new(format!("{name} is no shipped preset, and {where_else}"))
+    })?;
+    let Checkpoint { architecture, is_whole, stack, positions, storage, activations, notes, .. } =
+        served_model(&asked)?;
+    // How its matrices are stored is for the row to say.
+    let architecture = match stack.filter(|_| !is_whole) {
+        None => architecture,
+        Some(stack) => plain(&stack).ok_or_else(|| {
+            let title = format!("{name} has layers of several kinds, which measured points are not simulated with");
+            Diagnostic::new(title).with_help("`pod --phase requests --concurrency N` serves it")
+        })?,
     };
-    let Checkpoint { architecture, positions, storage, activations, notes, .. } = served_model(&asked)?;
     let service = Service::new(name, architecture, Parallel::default());
     let positions = Some(positions).filter(|&most| most < u64::MAX);
     Ok(Service { storage, activations, positions, notes, ..service })

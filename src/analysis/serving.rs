@@ -131,6 +131,10 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
 /// Sets what `--dtype` and `--kv-dtype` say, and has the result say it.
 fn in_formats(request: &ServingRequest<'_>, system: &System, service: &mut Service) -> Result<(), Diagnostic> {
     if let Some(name) = request.dtype {
+        if service.stack.is_some() {
+            let title = format!("`--dtype {name}`: the layers of {} are of several kinds or formats", service.model);
+            return Err(Diagnostic::new(title).with_help("leave it out: matrices are stored as the checkpoint says"));
+        }
         let format = ProductFormat::named(name).ok_or_else(|| {
             Diagnostic::new(format!("`--dtype` is {name:?}, which is no format of products"))
                 .with_help("expected bf16, fp8, fp8_block, int8, nvfp4 or w4a16_mxfp4")

@@ -1,7 +1,10 @@
 //! Serving of models with experts on GPUs.
 
+use rdusim::gpu::ProductFormat;
 use rdusim::model::{Activation, Architecture, ExpertLoad, Experts, PRESETS, Phase, preset};
-use rdusim::pod::{Load, Parallel, Policy, Request, ServedPhase, Server, Service, serving_memory, stream};
+use rdusim::pod::{ExpertRanks, Load, Parallel, Policy, Request, ServedPhase, Server, Service, serving_memory, stream};
+
+use rdusim::units::Dtype;
 
 use crate::serving::{self, rdusim, serving, system};
 
@@ -21,6 +24,20 @@ fn decode(service: &Service, batch: u64) -> ServedPhase {
     let system = system("dgx-a100");
     let server = Server::new(&system, serving(&system), service).expect("a server");
     server.decode(&Load::filling(&service.parallel, batch, 1024)).expect("a step")
+}
+
+/// Experts may be stored in a format of their own beside layers of sixteen bits.
+#[test]
+fn experts_take_the_bytes_of_their_format() {
+    let bytes = |format: ProductFormat| {
+        let mut service = mixtral("tp=2");
+        service.expert_ranks = Some(ExpertRanks { tensor: 2, groups: 1, format });
+        service.weight_bytes(0)
+    };
+    // 32 layers of 8 experts with three matrices of 4,096 x 14,336, halved; four bits and a scale of eight for 32 elements.
+    let elements = 32 * 8 * 3 * 4096 * 14336 / 2_u64;
+    let saved = bytes(ProductFormat::Plain(Dtype::Bf16)) - bytes(ProductFormat::Mxfp4Weights);
+    assert_eq!(saved, 2 * elements - (4 * elements + 8 * elements / 32) / 8);
 }
 
 #[test]

@@ -226,6 +226,10 @@ impl Reader<'_> {
             "windows of attention are blocks of as many queries and keys where all tokens are there at once; decoding reads the window",
         );
         said(
+            any(&|mixer| matches!(mixer, Mixer::Compressed(_))),
+            "compressed keys: tables of positions within a run count as one row, and the sums of a run that is not full are not held",
+        );
+        said(
             any(&|mixer| matches!(mixer, Mixer::Latent(a) if a.indexer.is_some())),
             "which tokens an indexer chooses is not modelled: as many rows of the cache are gathered",
         );

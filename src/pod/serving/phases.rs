@@ -360,7 +360,9 @@ impl<'s> Server<'s> {
         }
         let (mut transfer, mut back) = (0.0, 0.0);
         if p.pp > 1 {
-            let bytes = if self.stack.scatter_gather { activation.div_ceil(p.tp) } else { activation };
+            // All residual streams go on to the next stage.
+            let sent = activation * self.service.stack.as_ref().map_or(1, |stack| stack.streams);
+            let bytes = if self.stack.scatter_gather { sent.div_ceil(p.tp) } else { sent };
             for stage in 0..p.pp - 1 {
                 let (seconds, by_level) = self.transfer(&network, (stage, stage + 1), bytes);
                 transfer = seconds.max(transfer);

@@ -59,7 +59,7 @@ impl Service {
             return self.layered_own_bytes(stack, stage);
         }
         let plain = ELEMENT * self.parameters(stage).own;
-        if !self.is_quantised() {
+        if !self.is_quantised() && self.expert_ranks.is_none() {
             return plain;
         }
         let share = self.share();
