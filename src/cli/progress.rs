@@ -71,7 +71,7 @@ pub(super) fn watched<T>(message: &str, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Does `work`, and calls `tell` with the seconds it has taken so far, again and again after `every`.
+/// Does `work`, and calls `tell` with the seconds it has taken so far: after [`FIRST_LINE`], and again and again after `every`.
 #[expect(clippy::disallowed_methods, reason = "progress is told by the clock, on standard error")]
 fn beside<T>(every: Duration, tell: impl Fn(f64) + Send, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
@@ -79,8 +79,10 @@ fn beside<T>(every: Duration, tell: impl Fn(f64) + Send, work: impl FnOnce() -> 
         // Dropping `done`, also while unwinding, wakes the watcher.
         let (done, finished) = mpsc::channel::<()>();
         scope.spawn(move || {
-            while finished.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let mut wait = FIRST_LINE.min(every);
+            while finished.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Timeout) {
                 tell(start.elapsed().as_secs_f64());
+                wait = every;
             }
         });
         let result = work();
@@ -98,6 +100,9 @@ fn say(line: &str) {
     // A closed standard error costs nothing but this line.
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
+
+/// What takes longer says so.
+const FIRST_LINE: Duration = Duration::from_secs(2);
 
 /// Seconds between lines where nobody watches: few enough for a log, and nothing is silent for longer.
 const LINE_EVERY: Duration = Duration::from_secs(9);

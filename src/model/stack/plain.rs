@@ -69,17 +69,22 @@ fn of_kind(stack: &Stack, kind: &LayerKind) -> Option<Architecture> {
         }
         _ => return None,
     };
-    Some(Architecture {
+    Some(Architecture { feed_forward, activation, bias, extras, ..usual(stack, heads, kv_heads) })
+}
+
+/// What stacks have in common: rotated positions, norms before the blocks, gated feed-forward blocks as wide as the model.
+fn usual(stack: &Stack, heads: u64, kv_heads: u64) -> Architecture {
+    Architecture {
         hidden: stack.hidden,
         layers: stack.order.len() as u64,
         heads,
         kv_heads,
-        feed_forward,
+        feed_forward: stack.hidden,
         vocabulary: stack.vocabulary,
         position: Position::Rotary,
-        norm: Norm::Rms,
-        activation,
-        bias,
+        norm: stack.norm,
+        activation: Activation::GatedSilu,
+        bias: false,
         tied: stack.tied,
         causal: true,
         post_norm: false,
@@ -87,8 +92,8 @@ fn of_kind(stack: &Stack, kind: &LayerKind) -> Option<Architecture> {
         embedding_norm: false,
         token_types: 0,
         output: true,
-        extras,
-    })
+        extras: Extras::default(),
+    }
 }
 
 /// What of a stack an [`Architecture`] has a place for, where it does not say all of it: widths, vocabulary, layers.
@@ -106,27 +111,13 @@ pub fn outline(stack: &Stack) -> Architecture {
         _ => None,
     });
     Architecture {
-        hidden: stack.hidden,
-        layers: stack.order.len() as u64,
-        heads,
-        kv_heads,
         feed_forward: width.unwrap_or(stack.hidden),
-        vocabulary: stack.vocabulary,
         position: stack.positions.map_or(Position::Rotary, Position::Learned),
-        norm: stack.norm,
-        activation: Activation::GatedSilu,
-        bias: false,
-        tied: stack.tied,
-        causal: true,
-        post_norm: false,
-        parallel: false,
-        embedding_norm: false,
-        token_types: 0,
-        output: true,
         extras: Extras {
             head_width: (head * heads != stack.hidden).then_some(head),
             experts: stack.experts().map(|of| of.experts),
             ..Extras::default()
         },
+        ..usual(stack, heads, kv_heads)
     }
 }

@@ -210,22 +210,33 @@ impl<'a, 't> Runner<'a, 't> {
         };
         let mine: Vec<usize> = (0..study.points.len()).filter(|&index| shard.has(index)).collect();
         let done = AtomicUsize::new(mine.iter().filter(|&&index| found[index].is_some()).count());
-        let (found, is_part) = (Mutex::new(found), false);
-        Ok(Self {
+        let found = Mutex::new(found);
+        let runner = Self::unrecorded(study, bench, mine, tick);
+        Ok(Self { journal, partial, found, warnings, is_part: false, done, limit, ..runner })
+    }
+
+    /// A runner of some points without a journal, of which nothing is done.
+    fn unrecorded(
+        study: &'a Study,
+        bench: Bench<'a>,
+        mine: Vec<usize>,
+        tick: &'t (dyn Fn(usize, usize) + Sync),
+    ) -> Self {
+        Self {
             study,
             bench,
-            journal,
-            partial,
-            found,
-            warnings,
+            journal: Journal::none(),
+            partial: PartialTable::none(),
+            found: Mutex::new(vec![None; study.points.len()]),
+            warnings: Vec::new(),
             mine,
-            is_part,
+            is_part: true,
             shared: None,
             handed_on: Mutex::default(),
-            done,
+            done: AtomicUsize::new(0),
             tick,
-            limit,
-        })
+            limit: None,
+        }
     }
 
     /// Some points, whose records are not kept on disk.
@@ -238,24 +249,7 @@ impl<'a, 't> Runner<'a, 't> {
         if let Some(index) = indices.iter().find(|&&index| index >= study.points.len()) {
             return Err(Diagnostic::new(format!("there is no point {index} of {}", study.points.len())).into());
         }
-        let (bench, found, mine) = (Bench::open(study)?, Mutex::new(vec![None; study.points.len()]), indices.to_vec());
-        let (journal, partial, warnings) = (Journal::none(), PartialTable::none(), Vec::new());
-        let (shared, done, is_part, limit) = (None, AtomicUsize::new(0), true, None);
-        Ok(Self {
-            study,
-            bench,
-            journal,
-            partial,
-            found,
-            warnings,
-            mine,
-            is_part,
-            shared,
-            handed_on: Mutex::default(),
-            done,
-            tick,
-            limit,
-        })
+        Ok(Self::unrecorded(study, Bench::open(study)?, indices.to_vec(), tick))
     }
 
     /// The same, but none of them being possible is an error: they stand for the whole study.
