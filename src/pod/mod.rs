@@ -63,7 +63,7 @@ pub use serving::{
     Answer, Arrivals, Chunk, Cost, Divided, DraftUse, Drafted, ExpertRanks, Grid, Limits, Load, LoopRequests,
     MOST_DRAFTED, Mixed, PREFILL_TOKENS, Parameters, Policy, Range, Replayed, Request, RequestSize, Round, Sample,
     Served, ServedBlocks, ServedPhase, Server, Service, ServingMemory, ServingTime, Speculation, Spread, StepParts,
-    Streamed, TierUse, WorkerPool, divided, drawn, memory as serving_memory, read_trace, replay, serve,
+    Streamed, TierUse, Transfer, WorkerPool, divided, drawn, memory as serving_memory, read_trace, replay, serve,
     serving_remedies, stream,
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};

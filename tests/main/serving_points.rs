@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use rdusim::pod::{Cost, Divided, Grid, Limits, Request, RequestSize, Spread, WorkerPool, divided, replay};
+use rdusim::pod::{Cost, Divided, Grid, Limits, Request, RequestSize, Spread, Transfer, WorkerPool, divided, replay};
 use serde_json::Value;
 
 /// A prompt takes a second, a step of any number of users a tenth.
@@ -96,7 +96,7 @@ fn workers_of_prompts_hand_keys_and_values_to_workers_of_tokens() {
         decode: worker(4),
         users,
         // A quarter of a second, and 1/32 for each of the 8 tokens.
-        transfer_s: (0.25, 0.03125),
+        transfer: Transfer { message_s: 0.25, token_s: 0.03125 },
         first_s: 0.0,
     };
     let one = divided(&requests(2, 3), &of(1));

@@ -27,6 +27,15 @@ pub struct WorkerPool<'g> {
     pub grid: &'g Grid,
 }
 
+/// What moving the keys and values of a prompt takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Transfer {
+    /// Seconds of its message.
+    pub message_s: f64,
+    /// Seconds of each token.
+    pub token_s: f64,
+}
+
 /// A closed loop over both kinds.
 #[derive(Debug, Clone, Copy)]
 pub struct Divided<'g> {
@@ -36,8 +45,8 @@ pub struct Divided<'g> {
     pub decode: WorkerPool<'g>,
     /// Users of all workers.
     pub users: u64,
-    /// Seconds of a transfer of keys and values: of its message, and of each token.
-    pub transfer_s: (f64, f64),
+    /// What moving keys and values between workers takes.
+    pub transfer: Transfer,
     /// Seconds of the front end for a request.
     pub first_s: f64,
 }
@@ -145,7 +154,7 @@ impl Loop<'_> {
             Event::Filled(list) => {
                 self.idle += 1;
                 for index in list {
-                    let (message, token) = self.of.transfer_s;
+                    let Transfer { message_s: message, token_s: token } = self.of.transfer;
                     let moved = message + token * self.requests[index].prompt as f64;
                     self.push(now_s + moved, Event::Moved(index));
                 }

@@ -25,7 +25,7 @@ mod stream;
 mod time;
 mod work;
 
-pub use divided::{Divided, WorkerPool, divided};
+pub use divided::{Divided, Transfer, WorkerPool, divided};
 pub use grid::{Grid, Range};
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};
 pub use mixed::{Chunk, Mixed};

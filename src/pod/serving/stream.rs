@@ -154,7 +154,7 @@ pub fn stream(
     let most_context = most(|request| request.prompt + request.output);
     let runs_at_once = policy.users.min(requests.len() as u64);
     let passes = Passes { prompt: longest.1, users: runs_at_once, chunk: policy.chunk };
-    let room = kv_room((system, stack.memory_share), (&one, drafting.as_ref()), &passes);
+    let room = kv_room(system, stack.memory_share, &one, drafting.as_ref(), &passes);
     let kv_tokens = policy.kv_tokens.map_or(room.0, |tokens| tokens.min(room.1));
     // More users than have room, or than there are requests, never run at one time.
     let size = service.request_size();
@@ -180,7 +180,7 @@ pub fn stream(
         }
         None => Grid::new(&server, &one, &range)?,
     };
-    let runs = replayed(requests, &grid, &limits, (replicas, policy.concurrency))?;
+    let runs = replayed(requests, &grid, &limits, replicas, policy.concurrency)?;
     let answers = || runs.iter().flat_map(|run| &run.answers);
     let end_s = runs.iter().map(|run| run.end_s).fold(0.0, f64::max);
     let sum = |of: fn(&Replayed) -> f64| runs.iter().map(of).sum::<f64>();
@@ -217,7 +217,8 @@ fn replayed(
     requests: &[Request],
     grid: &Grid,
     limits: &Limits,
-    (replicas, concurrency): (u64, Option<u64>),
+    replicas: u64,
+    concurrency: Option<u64>,
 ) -> Result<Vec<Replayed>, Diagnostic> {
     (0..replicas)
         .map(|replica| {
@@ -415,8 +416,10 @@ impl Passes {
 /// Tokens whose keys and values find room: in the fastest memory that has any left beside weights and the largest pass, and in
 /// all memory. A model that drafts has weights, keys and values of its own; both take turns.
 fn kv_room(
-    (system, memory_share): (&System, f64),
-    (service, draft): (&Service, Option<&Speculation>),
+    system: &System,
+    memory_share: f64,
+    service: &Service,
+    draft: Option<&Speculation>,
     passes: &Passes,
 ) -> (u64, u64) {
     let own = passes.most_bytes(service, 1 + draft.map_or(0, |of| of.tokens));

@@ -9,7 +9,7 @@ use crate::gpu::ProductFormat;
 use crate::model::StorageFormat;
 use crate::pod::{
     self, Divided, ExpertRanks, Grid, LoopRequests, Parallel, Policy, Range, Request, Server, Service, Stack,
-    StackKind, System, WorkerPool,
+    StackKind, System, Transfer, WorkerPool,
 };
 use crate::units::Dtype;
 
@@ -139,7 +139,7 @@ impl TwoKinds {
             prefill: worker(&self.prefill, &of_prompts),
             decode: worker(&self.decode, &of_tokens),
             users: self.of.users,
-            transfer_s: (level.message_us / 1e6, bytes / rate),
+            transfer: Transfer { message_s: level.message_us / 1e6, token_s: bytes / rate },
             first_s: (setup.stack.first_us + setup.stack.request_us) / 1e6,
         };
         let answers = pod::divided(&requests.drawn(), &divided);
