@@ -66,8 +66,8 @@ pub(super) struct EvaluationParams {
     pub near_best: f64,
     /// Mappings placed and routed in several ways, at most.
     pub most_final: usize,
-    /// What a mapping that is not measured to the end counts as, over its estimate or its rate so far: links fill up as it goes on.
-    pub unmeasured: f64,
+    /// Parts of the work that is left of which a run takes one to show how much all of it takes.
+    pub trial_part: u64,
     /// Measured over estimated cycles up to which links are not taken to slow a mapping down: it is not routed once more.
     pub slowed_by_routes: f64,
     /// Share of its time that a mapping with less full links may be slower.
@@ -314,7 +314,7 @@ pub(super) const PARAMS: Params = Params {
         as_estimated: 1.03,
         near_best: 1.15,
         most_final: 6,
-        unmeasured: 1.05,
+        trial_part: 8,
         slowed_by_routes: 1.01,
         as_fast: 0.0002,
         worth_patience: 0.0125,

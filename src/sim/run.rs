@@ -32,6 +32,8 @@ pub enum Measurement {
         work: u64,
         /// Cycles it would take at the rate of that run, launch included; 0 if it did not come to work.
         at_rate: u64,
+        /// Work that all of it would take at that rate, if nothing is skipped; `u64::MAX` if it did not come to work.
+        all_work: u64,
     },
 }
 
@@ -49,17 +51,24 @@ pub fn measure(
     let cycles = most_cycles.saturating_sub(launch);
     let limits = Limits { cycles, work: most_work, stop, ..TO_THE_END };
     let Some(run) = event::run(chip, workload, fabric, section, limits) else {
-        return Measurement::Unknown { work: 0, at_rate: 0 };
+        return Measurement::Unknown { work: 0, at_rate: 0, all_work: u64::MAX };
     };
     match run.stopped {
         None => Measurement::Takes(run.cycles + launch, run),
         Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.work),
         Some(Stopped::Events) => {
             let all = bound_section(chip, workload, fabric, section).map_or(0, |bound| worked(&bound));
-            let at_rate = u128::from(run.cycles) * u128::from(all) / u128::from(worked(&run).max(1));
-            let has_begun = worked(&run) > 0;
-            let at_rate = if has_begun { u64::try_from(at_rate).unwrap_or(u64::MAX).saturating_add(launch) } else { 0 };
-            Measurement::Unknown { work: run.work, at_rate }
+            let at_rate_of_run = |of_run: u64| match worked(&run) {
+                0 => None,
+                done => {
+                    Some(u64::try_from(u128::from(of_run) * u128::from(all) / u128::from(done)).unwrap_or(u64::MAX))
+                }
+            };
+            Measurement::Unknown {
+                work: run.work,
+                at_rate: at_rate_of_run(run.cycles).map_or(0, |cycles| cycles.saturating_add(launch)),
+                all_work: at_rate_of_run(run.work).unwrap_or(u64::MAX),
+            }
         }
     }
 }

@@ -59,7 +59,7 @@ impl SearchContext<'_> {
     /// than `most_work`; [`Measurement::Unknown`] if estimates are believed.
     pub(crate) fn measure(&self, section: &Section, most_cycles: u64, most_work: u64) -> Measurement {
         if !self.measures {
-            return Measurement::Unknown { work: 0, at_rate: 0 };
+            return Measurement::Unknown { work: 0, at_rate: 0, all_work: u64::MAX };
         }
         sim::measure(self.chip, self.workload, self.fabric, section, (most_cycles, most_work), self.stop)
     }

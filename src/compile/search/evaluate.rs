@@ -25,11 +25,6 @@ use super::plan::plan;
 use super::space::{Choice, SectionSearch};
 use super::trace::{self, Trace};
 
-/// What cycles count as that are not measured to the end.
-fn unmeasured(cycles: u64) -> u64 {
-    (cycles as f64 * PARAMS.evaluation.unmeasured) as u64
-}
-
 /// Measures a section's choices, and steps from the best of them. Goes on from an earlier evaluation, or begins with that of an
 /// isomorphic section, and ends with it if it is as fast here. The section takes a `part` of the time of its partition.
 pub(crate) fn evaluate_choices(
@@ -62,9 +57,6 @@ pub(crate) fn evaluate_choices(
     let is_isomorphic = isomorphic.is_some_and(|isomorphic| trial.is_as_fast_as(isomorphic));
     if !is_isomorphic {
         trial.search(level);
-    }
-    if level == EvaluationLevel::Full {
-        trial.measure_to_the_end();
     }
     trial.limits = of_effort;
     let is_last = is_isomorphic || trial.is_near_floor() || context.effort == Effort::Low;
@@ -147,7 +139,7 @@ impl Trial<'_, '_> {
             let is_late = self.evaluated.work >= most_work;
             let frontier = &self.evaluated.frontier;
             // One that waits is as near the floor as is asked for: others need not be run before it is placed.
-            let is_enough = frontier.least_ideal().is_some_and(|least| self.is_near_floor_with(least));
+            let is_enough = frontier.least_expected_of_run().is_some_and(|least| self.is_near_floor_with(least));
             let may_gain = |open: &Open| (open.ideal.is_some() || !is_enough) && self.may_gain(open);
             let picked = frontier.first_of_arrays(most, |open| (!is_late || open.ideal.is_some()) && may_gain(open));
             if !self.context.measures || picked.iter().all(|&at| frontier.get(at).ideal.is_some()) {
@@ -183,19 +175,23 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Whether a mapping could be faster than the best by more than the gap, or move fewer bytes in no more time, by its run on an ideal
-    /// network; before that, whether it is expected to be near. On chips of few PCUs placing takes no longer than such a run, and
-    /// any gain counts.
+    /// Whether a mapping that was run on an ideal network is expected to be faster than the best by more than the gap, or to move fewer
+    /// bytes in no more time; before that run, whether it is expected to be near. On chips of few PCUs, where placing takes no longer
+    /// than such a run, any gain counts that the run leaves.
     fn may_gain(&self, open: &Open) -> bool {
         let Some(best) = self.evaluated.best.as_ref().filter(|best| self.context.measures && best.run.is_some()) else {
             return true;
         };
+        if open.is_cut_short {
+            return false;
+        }
         let price = |of: &Estimate| of.score - of.cycles;
         let (own, of_best) = (price(&open.choice.estimate), price(&best.plan.estimate));
+        let gap = if own < of_best { 0.0 } else { self.limits.gap };
         let is_small = self.chip.pcus() <= PARAMS.evaluation.few_pcus;
-        let gap = if is_small || own < of_best { 0.0 } else { self.limits.gap };
         match open.ideal {
-            Some(ideal) => (ideal.least.saturating_add(own)) as f64 * (1.0 + gap) < best.score() as f64,
+            Some(ideal) if is_small => ideal.least.saturating_add(own) < best.score(),
+            Some(_) => self.evaluated.frontier.expected(open) as f64 * (1.0 + gap) < best.score() as f64,
             None => self.is_near_best(open),
         }
     }
@@ -329,7 +325,7 @@ impl Trial<'_, '_> {
     /// A section as the best so far may be, if it takes at most so many cycles.
     fn measured_to_take(&mut self, routed_choice: RoutedChoice, most_cycles: u64) -> Option<Routed> {
         let RoutedChoice { section, plan, choice, expected, layout } = routed_choice;
-        let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles) else { return None };
+        let Measurement::Takes(cycles, run) = self.measured(&section, most_cycles, false) else { return None };
         let section = Arc::new(section);
         Some(Routed { section, plan, cycles, run: Some(run), choice, expected, crowded: false, layout })
     }
@@ -378,50 +374,88 @@ impl Trial<'_, '_> {
             if self.is_done() {
                 break;
             }
-            if self.may_win(&layout.open.choice) {
+            if !self.may_win(&layout.open.choice) {
+                continue;
+            }
+            if self.is_behind_others(&layout) {
+                self.put_back(layout);
+            } else {
                 self.run(layout);
             }
         }
     }
 
+    /// Whether its links are so full that others are expected to be faster: they are tried before it is measured.
+    fn is_behind_others(&self, layout: &Layout) -> bool {
+        if !layout.is_crowded() || layout.open.at_least.is_some() || !self.context.measures {
+            return false;
+        }
+        let Estimate { score, cycles, .. } = layout.open.choice.estimate;
+        let expected = layout.expected.saturating_add(score - cycles);
+        let is_beaten = self.evaluated.best.as_ref().is_some_and(|best| best.score() <= expected);
+        let is_much_more = |least: u64| expected as f64 > least as f64 * PARAMS.evaluation.as_estimated;
+        is_beaten || self.evaluated.frontier.least_expected().is_some_and(is_much_more)
+    }
+
+    /// Lets a mapping wait with what its fullest link shows.
+    fn put_back(&mut self, layout: Layout) {
+        let Layout { expected, mut open, .. } = layout;
+        let graph = self.graph;
+        self.trace(|| {
+            let shown = whole(expected);
+            format!("placed and routed: its fullest link takes {shown}: {}", trace::mapping(&open.choice, graph))
+        });
+        self.evaluated.frontier.learn(&open, expected);
+        open.at_least = Some(expected);
+        self.evaluated.frontier.put_back(open);
+    }
+
     /// Measures a choice that has places and routes.
     fn run(&mut self, layout: Layout) {
-        let crowded = layout.is_crowded();
-        let Layout { plan, section, expected, open } = layout;
+        let (graph, crowded) = (self.graph, layout.is_crowded());
+        let Layout { plan, section, expected, mut open } = layout;
         let fastest = self.evaluated.best.as_ref().map_or(u64::MAX, |best| best.cycles);
         // One that moves fewer bytes may take a little longer.
         let price = |plan: &SectionPlan| plan.estimate.score - plan.estimate.cycles;
         let spared = self.evaluated.best.as_ref().map_or(0, |best| price(&best.plan).saturating_sub(price(&plan)));
         let most = fastest.saturating_add(spared);
-        let (cycles, run) = match self.measured(&section, most) {
+        let (cycles, run) = match self.measured(&section, most, open.is_cut_short) {
             Measurement::Takes(cycles, run) => (cycles, Some(run)),
             Measurement::TooLong(_) => (u64::MAX, None),
             // Where nothing is measured, estimates are believed.
             Measurement::Unknown { .. } if !self.context.measures => (expected, None),
-            Measurement::Unknown { at_rate, .. } => (unmeasured(expected.max(at_rate)), None),
+            // It waits with the rate that it has had so far, and others are tried.
+            Measurement::Unknown { at_rate, .. } => {
+                let at_rate = expected.max(at_rate);
+                self.trace(|| {
+                    let shown = whole(at_rate);
+                    format!("placed and routed: {shown} at the rate so far: {}", trace::mapping(&open.choice, graph))
+                });
+                (open.at_least, open.is_cut_short) = (Some(at_rate), true);
+                self.evaluated.frontier.put_back(open);
+                return;
+            }
         };
+        self.trace_measured(&open.choice, fastest, cycles);
         // A run that is stopped would have taken longer than it was allowed.
-        self.trace_measured(&open.choice, fastest, cycles, run.is_some());
-        self.evaluated.frontier.learn(&open, if run.is_some() { cycles } else { cycles.min(unmeasured(most)) });
+        self.evaluated.frontier.learn(&open, cycles.min(most));
         let layout = LayoutEffort { is_annealed: false, negotiation: self.negotiation };
         let (section, expected, choice) = (Arc::new(section), open.cycles(), open.choice);
         let routed = Routed { section, plan, cycles, run, choice, expected, crowded, layout };
         if routed.run.is_some() && self.chip.pcus() <= PARAMS.evaluation.few_pcus {
             self.evaluated.near.push((routed.score(), routed.choice.clone()));
         }
-        // What is measured counts before what is extrapolated.
-        let rank = |routed: &Routed| (self.context.measures && routed.run.is_none(), routed.score());
-        if self.evaluated.best.as_ref().is_none_or(|best| rank(&routed) < rank(best)) {
+        let is_found = routed.run.is_some() || !self.context.measures;
+        if is_found && self.evaluated.best.as_ref().is_none_or(|best| routed.score() < best.score()) {
             self.evaluated.best = Some(routed);
         }
     }
 
-    fn trace_measured(&mut self, choice: &Choice, fastest: u64, took: u64, is_measured: bool) {
+    fn trace_measured(&mut self, choice: &Choice, fastest: u64, took: u64) {
         let graph = self.graph;
         self.trace(|| {
             let shown = match took {
                 u64::MAX => format!("slower than {}", whole(fastest)),
-                _ if !is_measured => format!("not measured to the end, counts as {}", whole(took)),
                 _ if took < fastest => format!("{}, the best so far", whole(took)),
                 _ => format!("{}, fewer bytes", whole(took)),
             };
@@ -445,26 +479,29 @@ impl Trial<'_, '_> {
         });
     }
 
-    /// Measures the best to the end, if it was not: whoever takes it needs that run.
-    fn measure_to_the_end(&mut self) {
-        let measures = self.context.measures;
-        let Some(best) = self.evaluated.best.as_mut().filter(|best| measures && best.run.is_none()) else { return };
-        if let Measurement::Takes(cycles, run) = self.context.measure(&best.section, u64::MAX, u64::MAX) {
-            (best.cycles, best.run) = (cycles, Some(run));
-        }
-    }
-
     /// Cycles that a choice takes at least, as far as its masks are known.
     fn least_cycles(&self, choice: &Choice) -> f64 {
         let sampled = self.graph.stages.ids().any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some());
         choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 }
     }
 
-    /// Runs a section, as far as the work goes that is left to measure with.
-    fn measured(&mut self, section: &Section, most_cycles: u64) -> Measurement {
-        // The first is measured to the end: there is nothing to stop it for.
-        let least = if self.evaluated.best.is_none() { PARAMS.evaluation.normal.work } else { 0 };
-        let measured = self.context.measure(section, most_cycles, self.work_left().max(least));
+    /// Runs a section, if the work that is left is enough: a part of it shows how much all of the run takes. The first may take that of
+    /// normal effort; one that was cut short before, where nothing else is left to try, is measured to the end.
+    fn measured(&mut self, section: &Section, most_cycles: u64, was_cut_short: bool) -> Measurement {
+        let left = match &self.evaluated.best {
+            None if was_cut_short => u64::MAX,
+            None => self.work_left().max(PARAMS.evaluation.normal.work),
+            Some(_) => self.work_left(),
+        };
+        let trial = if was_cut_short { left } else { left / PARAMS.evaluation.trial_part };
+        let mut measured = self.context.measure(section, most_cycles, trial);
+        if let Measurement::Unknown { work, all_work, .. } = measured {
+            self.evaluated.work += work;
+            if all_work > left - work {
+                return measured;
+            }
+            measured = self.context.measure(section, most_cycles, left - work);
+        }
         self.evaluated.work += match &measured {
             Measurement::Takes(_, run) => run.work,
             Measurement::TooLong(work) | Measurement::Unknown { work, .. } => *work,
@@ -477,10 +514,18 @@ impl Trial<'_, '_> {
         self.limits.work.saturating_sub(self.evaluated.work)
     }
 
-    /// Whether the work is spent, or has long gained nothing.
+    /// Whether the work is spent, or has long gained nothing and promises nothing.
     fn is_spent(&self) -> bool {
         let Evaluated { work, work_at_gain, .. } = self.evaluated;
-        self.context.measures && (self.work_left() == 0 || work - work_at_gain >= self.patience())
+        let is_patient = || work - work_at_gain < self.patience() || self.is_promising();
+        self.context.measures && (self.work_left() == 0 || !is_patient())
+    }
+
+    /// Whether one that waits is expected to be faster than the best by more than mappings take longer than expected.
+    fn is_promising(&self) -> bool {
+        let least = self.evaluated.frontier.least_expected_of_run().unwrap_or(u64::MAX);
+        let best = self.evaluated.best.as_ref().map_or(u64::MAX, Routed::score);
+        (least as f64) * PARAMS.evaluation.as_estimated < best as f64
     }
 
     /// Work without a gain after which none is tried for: less where the partition has less to gain of this section.

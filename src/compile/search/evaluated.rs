@@ -143,6 +143,7 @@ impl Evaluated {
     /// Goes on at more effort, which has its own work.
     pub(crate) fn go_on(&mut self) {
         self.level = EvaluationLevel::Ideal;
+        self.frontier.go_on();
         (self.work, self.work_at_gain) = (0, 0);
     }
 

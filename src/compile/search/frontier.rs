@@ -20,6 +20,10 @@ pub(super) struct Open {
     features: Features,
     /// What its run on an ideal network has shown; `None` before it.
     pub(super) ideal: Option<IdealRun>,
+    /// Cycles that placing it, or a part of a run, has shown that it takes.
+    pub(super) at_least: Option<u64>,
+    /// Its run was cut short when it had taken its part of the work.
+    pub(super) is_cut_short: bool,
     /// Worked out, it is the same as another that was run.
     is_repeated: bool,
 }
@@ -59,7 +63,9 @@ impl Frontier {
         let before = self.open.len();
         for choice in choices {
             if !self.seen.contains(&choice) && !self.open.iter().any(|open| open.choice == choice) {
-                self.open.push(Open { features: Features::of(&choice), choice, ideal: None, is_repeated: false });
+                let features = Features::of(&choice);
+                let (at_least, is_cut_short, is_repeated) = (None, false, false);
+                self.open.push(Open { features, choice, ideal: None, at_least, is_cut_short, is_repeated });
             }
         }
         self.open.len() > before
@@ -87,7 +93,8 @@ impl Frontier {
         let ideal = if open.ideal.is_some() { 1.0 } else { self.ideal.ratio(&open.features) };
         let measured = self.measured.ratio(&open.features);
         let Estimate { score, cycles, .. } = open.choice.estimate;
-        ((open.cycles() as f64 * ideal * measured) as u64).saturating_add(score - cycles)
+        let likely = (open.cycles() as f64 * ideal * measured) as u64;
+        likely.max(open.at_least.unwrap_or(0)).saturating_add(score - cycles)
     }
 
     /// The first `most` in their order of those that are asked for, each of another array of PCUs: their places.
@@ -104,9 +111,9 @@ impl Frontier {
         picked
     }
 
-    /// Least cycles on an ideal network of those that wait.
-    pub(super) fn least_ideal(&self) -> Option<u64> {
-        self.open.iter().filter_map(|open| open.ideal?.cycles).min()
+    /// What is expected to score least of those that wait, were run on an ideal network, and were not cut short.
+    pub(super) fn least_expected_of_run(&self) -> Option<u64> {
+        self.open.iter().filter(|open| open.ideal.is_some() && !open.is_cut_short).map(|open| self.expected(open)).min()
     }
 
     /// The first `most` in their order of those that are asked for and were not run on an ideal network: their places.
@@ -146,6 +153,26 @@ impl Frontier {
         taken.reverse();
         self.seen.extend(taken.iter().map(|open| open.choice.clone()));
         taken
+    }
+
+    /// What is expected to score least of those that wait.
+    pub(super) fn least_expected(&self) -> Option<u64> {
+        self.open.iter().map(|open| self.expected(open)).min()
+    }
+
+    /// Forgets what runs that were cut short have shown: there is work for them again.
+    pub(super) fn go_on(&mut self) {
+        for open in &mut self.open {
+            if std::mem::take(&mut open.is_cut_short) {
+                open.at_least = None;
+            }
+        }
+    }
+
+    /// Lets one that was taken wait again.
+    pub(super) fn put_back(&mut self, open: Open) {
+        self.seen.retain(|seen| *seen != open.choice);
+        self.open.push(open);
     }
 
     /// Remembers how much longer than on an ideal network a mapping was measured to take, at least.

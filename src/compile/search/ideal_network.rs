@@ -67,7 +67,7 @@ pub(super) fn run_on_ideal_network(
             IdealRun { cycles: Some(cycles.max(among_links)), least: cycles, work: run.work }
         }
         Measurement::TooLong(work) => IdealRun { cycles: None, least: u64::MAX, work },
-        Measurement::Unknown { work, at_rate } => {
+        Measurement::Unknown { work, at_rate, .. } => {
             IdealRun { cycles: Some(at_rate.max(plan.estimate.cycles)), least: 0, work }
         }
     }
