@@ -59,7 +59,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         // A closed standard error costs nothing but this line.
         let _ = writeln!(io::stderr().lock(), "compile and simulate {:.3} s", took.as_secs_f64());
     }
-    let (text, json) = (answer.to_text(), answer.to_json());
+    let (text, screen, json) = (answer.to_text(), answer.to_screen(), answer.to_json());
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &shared.out {
         let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
@@ -70,7 +70,8 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     output::print_as(
         shared.format,
         match shared.format {
-            Format::Table => &text,
+            Format::Table if shared.full => &text,
+            Format::Table => &screen,
             Format::Json => &json,
         },
     )

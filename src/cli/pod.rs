@@ -13,7 +13,7 @@ use crate::report::{File, PodReport, write_traces};
 use super::failure::Failure;
 use super::pod_goodput::GoodputArgs;
 use super::pod_search::{self, SearchArgs, Shown};
-use super::values::Format;
+use super::values::FormArgs;
 use super::{output, progress};
 
 pub(super) const POD_EXAMPLES: &str = "\
@@ -210,9 +210,8 @@ pub(super) struct PodArgs {
     /// Training: also write a Chakra execution trace of every chip into this directory, with the groups of its collectives
     #[arg(long, value_name = "DIR", conflicts_with = "search")]
     pub(super) chakra: Option<PathBuf>,
-    /// Form of the result on standard output
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
+    #[command(flatten)]
+    pub(super) form: FormArgs,
 }
 
 /// Simulates a training step and shows it.
@@ -243,7 +242,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
     };
     let (failures, stragglers) = (args.goodput.failures()?, args.goodput.stragglers()?);
     if args.search {
-        let shown = Shown { failures, out: args.out.as_deref(), format: args.format };
+        let shown = Shown { failures, out: args.out.as_deref(), form: &args.form };
         return pod_search::search(&args.search_args, request, args.micro_batch.is_some(), shown);
     }
     let (files, text) = progress::watched("simulating a step", || {
@@ -257,8 +256,8 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
                 write_traces(directory, &ExecutionTraces::new(system, stack, job)?)?;
             }
             let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
-            Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
+            Ok((files, args.form.shown(|| report.json(), || report.table(), || report.screen())))
         })
     })??;
-    output::show(args.out.as_deref(), &files, args.format, &text)
+    output::show(args.out.as_deref(), &files, args.form.format, &text)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use super::failure::Failure;
-use super::values::Format;
+use super::values::FormArgs;
 use super::{interrupt, output, progress};
 use crate::analysis::{self, PodRequest, SearchRequest};
 use crate::diagnostics::Diagnostic;
@@ -72,7 +72,7 @@ pub(super) struct Shown<'a> {
     /// Directory for files.
     pub(super) out: Option<&'a Path>,
     /// Form of the result.
-    pub(super) format: Format,
+    pub(super) form: &'a FormArgs,
 }
 
 /// Searches and shows the best, and why the others lose.
@@ -103,7 +103,7 @@ pub(super) fn search(
     let (files, text) =
         analysis::pod_search(&request, &mut progress::note, &mut heard, |report| -> Result<_, Failure> {
             let files: Vec<File> = if shown.out.is_some() { report.files()? } else { Vec::new() };
-            Ok((files, if shown.format == Format::Json { report.json() } else { report.table() }))
+            Ok((files, shown.form.shown(|| report.json(), || report.table(), || report.screen())))
         })??;
-    output::show(shown.out, &files, shown.format, &text)
+    output::show(shown.out, &files, shown.form.format, &text)
 }

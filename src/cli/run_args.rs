@@ -61,6 +61,9 @@ pub(super) struct SharedArgs {
     /// Simulate every event, even where the run only repeats itself: the same result, later
     #[arg(long)]
     pub(super) no_skip: bool,
+    /// Print all tables, not one screen of what decides
+    #[arg(long)]
+    pub(super) full: bool,
     /// Tell on standard error how long compiling and simulating took
     #[arg(short, long)]
     pub(super) verbose: bool,

@@ -11,7 +11,6 @@ use crate::report::{File, ServingReport, ServingSetup, StreamReport};
 
 use super::failure::Failure;
 use super::pod::{DraftArgs, PodArgs, PodPhase, training};
-use super::values::Format;
 use super::{output, progress};
 
 /// What `rdusim pod` was asked for.
@@ -38,10 +37,10 @@ fn serve(args: &PodArgs, phase: Phase) -> Result<(), Failure> {
             let setup = ServingSetup { system, stack, service };
             let report = ServingReport { setup, load, served, decodes: phase == Phase::Decode };
             let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
-            Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
+            Ok((files, args.form.shown(|| report.json(), || report.table(), || report.screen())))
         })
     })??;
-    output::show(args.out.as_deref(), &files, args.format, &text)
+    output::show(args.out.as_deref(), &files, args.form.format, &text)
 }
 
 /// Refuses what only a training step has.
@@ -140,9 +139,9 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
             |system, stack, service, streamed| -> Result<_, Failure> {
                 let report = StreamReport { setup: ServingSetup { system, stack, service }, streamed };
                 let files: Vec<File> = if args.out.is_some() { report.files()? } else { Vec::new() };
-                Ok((files, if args.format == Format::Json { report.json() } else { report.table() }))
+                Ok((files, args.form.shown(|| report.json(), || report.table(), || report.screen())))
             },
         )
     })??;
-    output::show(args.out.as_deref(), &files, args.format, &text)
+    output::show(args.out.as_deref(), &files, args.form.format, &text)
 }

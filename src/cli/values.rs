@@ -1,6 +1,6 @@
 //! Words that arguments take, and what they stand for.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::arch;
@@ -160,4 +160,31 @@ pub(super) enum Format {
     Table,
     /// For programs
     Json,
+}
+
+/// How much of a result is printed, and in which form.
+#[derive(Debug, Args)]
+pub(super) struct FormArgs {
+    /// Print all tables, not one screen of what decides
+    #[arg(long)]
+    pub(super) full: bool,
+    /// Form of the result on standard output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+}
+
+impl FormArgs {
+    /// The one of three forms that was asked for.
+    pub(super) fn shown(
+        &self,
+        json: impl FnOnce() -> String,
+        table: impl FnOnce() -> String,
+        screen: impl FnOnce() -> String,
+    ) -> String {
+        match self.format {
+            Format::Json => json(),
+            Format::Table if self.full => table(),
+            Format::Table => screen(),
+        }
+    }
 }

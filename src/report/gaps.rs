@@ -7,7 +7,7 @@
 use super::figures::{Figures, quotient};
 
 /// An end of a range that is further from the printed ratio than this share of it is told in words. The event engine is within 2.5 %
-/// of the reference model in 95 of 100 sections (README, Accuracy), so a ratio of two of its runs within about 5 %: what gaps
+/// of the reference model in 95 of 100 sections (docs/accuracy.md), so a ratio of two of its runs within about 5 %: what gaps
 /// leave open below that is no more than the engine itself does.
 const TOLD_SHARE: f64 = 0.05;
 

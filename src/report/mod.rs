@@ -3,6 +3,7 @@
 //! Nothing here looks into the simulator or the compiler: a report is a function of the chip, the workload, and the
 //! outcomes or the map of a configuration.
 
+mod answer;
 mod chart;
 mod comparable;
 mod counters;
@@ -24,11 +25,13 @@ mod page;
 mod pod;
 mod pod_search;
 mod ranges;
+pub(crate) mod screen;
 mod section_table;
 mod serving;
 mod serving_setup;
 mod side;
 mod stream;
+mod summary;
 mod table;
 mod text_table;
 mod tile_map;
@@ -39,6 +42,7 @@ mod verify_table;
 mod waterfall;
 mod write;
 
+pub use self::answer::screen_of;
 pub use self::chart::{
     AreaChart, Chart, ChartError, Counted, Curve, CurveChart, Facet, MapChart, MaskChart, PartsChart, PlotData, Series,
     SetChart, StudyPlot, TileChart, TimelineChart, TornadoChart, TornadoRow, WaterfallChart,
@@ -69,7 +73,7 @@ pub use self::stream::StreamReport;
 pub use self::table::{table, table_of};
 pub use self::tile_map::{tile_map_files, tile_map_json, tile_map_table};
 pub use self::trace::trace_json;
-pub use self::uncertainty::uncertainty_table;
+pub use self::uncertainty::{uncertainty_in_short, uncertainty_table};
 pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::waterfall::{Waterfall, WaterfallStep};

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::chart::TimelineChart;
 use super::describe::counted;
 use super::human::{bytes, percent, si};
+use super::screen::Screen;
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
 use crate::pod::{Job, Offload, Stack, StackKind, StepTime, System, TrainingStep};
@@ -38,6 +39,27 @@ fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
         ("offload_exposed", if time.offload > 0.0 { "moving to the host and back" } else { "" }, time.offload),
         ("other", "waiting for the host", time.other),
     ]
+}
+
+/// The memory of the fullest stage in a line: of each kind what there is, and the peak.
+pub(super) fn in_use(stage: u64, kinds: &[(&str, u64)], peak: u64, capacity: u64) -> String {
+    let of: Vec<String> =
+        kinds.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {}", bytes(*count))).collect();
+    format!("memory of stage {stage}: {}; peak {} of {}", of.join(", "), bytes(peak), bytes(capacity))
+}
+
+/// What members of each level send each other in a line.
+pub(super) fn between(traffic: &[(String, u64)]) -> String {
+    let of: Vec<String> = traffic
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(level, count)| format!("{} between members of a {level}", bytes(*count)))
+        .collect();
+    if of.is_empty() {
+        "no traffic between chips".to_owned()
+    } else {
+        format!("traffic of all chips: {}", of.join(", "))
+    }
 }
 
 #[derive(Serialize)]
@@ -347,27 +369,27 @@ impl PodReport<'_> {
         }
     }
 
-    /// The table for a terminal.
-    pub fn table(&self) -> String {
+    /// Where the time goes; in short without the parts that take none.
+    fn times(&self, in_short: bool) -> String {
         let step = self.step;
-        let mut text = self.head();
-        let _ = write!(
-            text,
-            "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}, energy of the chips {}\n\n",
-            si(step.step_s, "s"),
-            si(self.tokens_per_s(), ""),
-            percent(step.mfu),
-            percent(step.hfu),
-            si(step.bound_s, "s"),
-            si(step.energy_j, "J")
-        );
         let mut table = new_table(vec![format!("stage {}", step.critical), "time".to_owned(), "share".to_owned()]);
         for (_, name, seconds) in parts(&step.time).into_iter().filter(|(_, name, _)| !name.is_empty()) {
+            if in_short && seconds <= 0.0 {
+                continue;
+            }
             let on_tiles = self.stack.kind == StackKind::Popart && name == "waiting for the host";
             let name = if on_tiles { "waiting for what is streamed" } else { name };
             table.add_row(vec![name.to_owned(), si(seconds, "s"), percent(seconds / step.step_s)]);
         }
-        let _ = write!(text, "{}\n\n", table.trim_fmt());
+        table.trim_fmt()
+    }
+
+    /// The table for a terminal.
+    pub fn table(&self) -> String {
+        let step = self.step;
+        let mut text = self.head();
+        let _ = write!(text, "{}\n\n", self.in_short());
+        let _ = write!(text, "{}\n\n", self.times(false));
         let memory = &step.memory;
         let mut table = new_table(vec![format!("memory of stage {}", memory.stage), "bytes".to_owned()]);
         let kinds = [
@@ -393,6 +415,49 @@ impl PodReport<'_> {
             let _ = writeln!(text, "\n{}", wrapped("- ", note));
         }
         text
+    }
+
+    /// What decides of the step, in a line.
+    pub(super) fn in_short(&self) -> String {
+        let step = self.step;
+        format!(
+            "step {}, {} tokens/s, MFU {}, HFU {}, lower bound {}, energy of the chips {}",
+            si(step.step_s, "s"),
+            si(self.tokens_per_s(), "").trim_end(),
+            percent(step.mfu),
+            percent(step.hfu),
+            si(step.bound_s, "s"),
+            si(step.energy_j, "J")
+        )
+    }
+
+    /// The step on one screen.
+    pub fn screen(&self) -> String {
+        let (step, memory) = (self.step, &self.step.memory);
+        let mut screen = Screen::default();
+        for line in self.head().trim_end().lines() {
+            screen.sentence(line);
+        }
+        screen.gap();
+        screen.sentence(&self.in_short());
+        screen.gap();
+        screen.table(&self.times(true));
+        screen.gap();
+        let kinds = [
+            ("weights", memory.weights),
+            ("gradients", memory.gradients),
+            ("optimiser's state", memory.optimizer),
+            ("activations", memory.activations),
+        ];
+        screen.sentence(&in_use(memory.stage, &kinds, memory.peak(), self.system.chip_memory_bytes()));
+        screen.sentence(&between(&step.traffic));
+        let mut asides = String::new();
+        self.asides(&mut asides);
+        for line in asides.lines().filter(|line| !line.is_empty()) {
+            screen.sentence(line);
+        }
+        screen.remarks(step.notes.iter().map(String::as_str));
+        screen.finish("the tables of time, memory and traffic")
     }
 
     /// The files of `--out`.

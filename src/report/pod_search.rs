@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::human::{bytes, count, si};
 use super::pod::{Document, ParallelEntry, PodReport, SCHEMA, SystemEntry};
+use super::screen::Screen;
 use super::text_table::{align_left, new_table};
 use super::write::{File, WriteError};
 use crate::pod::{Candidate, Found, Job, Offload, Stack, System, TrainingStep};
@@ -106,16 +107,7 @@ impl SearchReport<'_> {
 
     /// The tables for a terminal.
     pub fn table(&self) -> String {
-        let counts = &self.found.counts;
-        let mut text = format!(
-            "{} on up to {} chips of {}: {} decompositions, {} fit, {} were simulated\n\n",
-            self.base.model,
-            self.chips,
-            self.system.name,
-            count(counts.all as u64),
-            count(counts.fit as u64),
-            count(counts.simulated as u64)
-        );
+        let mut text = self.searched();
         if self.found.best.is_empty() {
             text.push_str("None of them does what is wanted.\n\n");
         }
@@ -123,19 +115,49 @@ impl SearchReport<'_> {
             if list.is_empty() {
                 continue;
             }
-            let mut table = new_table(["step", title, "memory", "why"].map(str::to_owned).to_vec());
-            align_left(&mut table, 1);
-            align_left(&mut table, 3);
-            for of in list {
-                let step = of.step_s.map_or_else(|| "-".to_owned(), |seconds| si(seconds, "s"));
-                table.add_row(vec![step, decomposition(&of.job), bytes(of.peak), of.why.clone()]);
-            }
-            let _ = write!(text, "{}\n\n", table.trim_fmt());
+            let _ = write!(text, "{}\n\n", listed(title, list));
         }
         if let Some(report) = self.report() {
             text += &report.table();
         }
         text
+    }
+
+    /// The best decompositions on one screen.
+    pub fn screen(&self) -> String {
+        let mut screen = Screen::default();
+        screen.sentence(self.searched().trim_end());
+        screen.gap();
+        if let Some(report) = self.report() {
+            screen.sentence(&report.in_short());
+            screen.gap();
+        }
+        if self.found.best.is_empty() {
+            screen.line("None of them does what is wanted.");
+        }
+        let best = &self.found.best[..self.found.best.len().min(MOST_SHOWN)];
+        let others = &self.found.others[..self.found.others.len().min(MOST_SHOWN - best.len().min(MOST_SHOWN - 1))];
+        for (title, list) in [("the best", best), ("nearest of other shapes", others)] {
+            if !list.is_empty() {
+                screen.table(&listed(title, list));
+            }
+        }
+        screen.remarks(self.report().iter().flat_map(|report| &report.step.notes).map(String::as_str));
+        screen.finish("all candidates, and the tables of the best")
+    }
+
+    /// How many there were.
+    fn searched(&self) -> String {
+        let counts = &self.found.counts;
+        format!(
+            "{} on up to {} chips of {}: {} decompositions, {} fit, {} were simulated\n\n",
+            self.base.model,
+            self.chips,
+            self.system.name,
+            count(counts.all as u64),
+            count(counts.fit as u64),
+            count(counts.simulated as u64)
+        )
     }
 
     /// The files of `--out`: those of the best step, and the search in `result.json`.
@@ -148,6 +170,21 @@ impl SearchReport<'_> {
         files.insert(0, File { name: "result.json".to_owned(), bytes: self.json().into_bytes() });
         Ok(files)
     }
+}
+
+/// Candidates that a screen shows, of the best and of those nearest to them.
+const MOST_SHOWN: usize = 9;
+
+/// Candidates, one a line.
+fn listed(title: &str, list: &[Candidate]) -> String {
+    let mut table = new_table(["step", title, "memory", "why"].map(str::to_owned).to_vec());
+    align_left(&mut table, 1);
+    align_left(&mut table, 3);
+    for of in list {
+        let step = of.step_s.map_or_else(|| "-".to_owned(), |seconds| si(seconds, "s"));
+        table.add_row(vec![step, decomposition(&of.job), bytes(of.peak), of.why.clone()]);
+    }
+    table.trim_fmt()
 }
 
 /// A decomposition as `--parallel` takes it, with its micro-batch.

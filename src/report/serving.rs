@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::chart::PartsChart;
 use super::human::{bytes, percent, si};
-use super::pod::{MemoryEntry, SystemEntry};
+use super::pod::{MemoryEntry, SystemEntry, between, in_use};
+use super::screen::Screen;
 use super::serving_setup::{ServedParallelEntry, ServingSetup};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
@@ -227,7 +228,7 @@ impl ServingReport<'_> {
         if let Some(round) = &served.round {
             let _ = write!(text, "{}\n\n", drafted(round, served));
         }
-        let _ = write!(text, "{}\n\n", self.times(name, phase));
+        let _ = write!(text, "{}\n\n", self.times(name, phase, false));
         let memory = &served.memory;
         let mut head = vec![format!("memory of stage {}", memory.stage), "bytes".to_owned()];
         head.extend(served.tiers.iter().map(|tier| format!("in {}", tier.name)));
@@ -267,8 +268,62 @@ impl ServingReport<'_> {
         text
     }
 
-    /// Where the time of the phase goes; of a round also what drafts and what verifies.
-    fn times(&self, name: &str, phase: &ServedPhase) -> String {
+    /// The batch on one screen.
+    pub fn screen(&self) -> String {
+        let (served, load) = (self.served, self.load);
+        let (name, phase, tokens) = self.phase();
+        let mut screen = Screen::default();
+        screen.sentence(self.setup.title().trim_end());
+        screen.line(&format!(
+            "{} users, {} of a replica at a time, {} tokens each",
+            load.batch, load.micro_batch, load.tokens
+        ));
+        screen.gap();
+        screen.line(&format!(
+            "time to first token {}, a token {}; {} tokens/s a user, {} tokens/s in {name}",
+            si(served.ttft_s(), "s"),
+            si(served.token_s(), "s"),
+            si(1.0 / served.token_s(), "").trim_end(),
+            si(tokens / phase.seconds, "").trim_end()
+        ));
+        screen.line(&format!(
+            "{} a token, lower bound {}{}",
+            si(phase.joules / tokens, "J"),
+            si(phase.bound_s, "s"),
+            if served.round.is_some() { " a round" } else { "" }
+        ));
+        if let Some(round) = &served.round {
+            for line in drafted(round, served).lines().filter(|line| !line.is_empty()) {
+                screen.sentence(line);
+            }
+        }
+        screen.gap();
+        screen.table(&self.times(name, phase, true));
+        screen.gap();
+        let memory = &served.memory;
+        let kinds = [
+            ("weights", memory.weights),
+            (self.setup.service.cache_name(), memory.kv_cache),
+            ("activations", memory.activations),
+        ];
+        screen.sentence(&in_use(memory.stage, &kinds, memory.peak(), self.setup.system.chip_memory_bytes()));
+        let in_tier = |tier: &crate::pod::TierUse| {
+            let held = tier.weights + tier.kv_cache;
+            (held > 0).then(|| format!("{} in {}", bytes(held), tier.name))
+        };
+        let tiers: Vec<String> = served.tiers.iter().filter_map(in_tier).collect();
+        if tiers.len() > 1 {
+            screen.spare("  ", &format!("weights and {}: {}", self.setup.service.cache_name(), tiers.join(", ")));
+        }
+        screen.sentence(&between(&phase.traffic));
+        let switching =
+            served.switch_s.map(|seconds| format!("switching to a model of these weights takes {}", si(seconds, "s")));
+        screen.remarks(switching.iter().chain(&served.notes).map(String::as_str));
+        screen.finish("the tables of time, memory and traffic")
+    }
+
+    /// Where the time of the phase goes, in short without the parts that take none; of a round also what drafts and what verifies.
+    fn times(&self, name: &str, phase: &ServedPhase, in_short: bool) -> String {
         let round = self.served.round.as_ref();
         let mut head = vec![format!("{name}, stage {}", phase.critical), "time".to_owned(), "share".to_owned()];
         if round.is_some() {
@@ -278,6 +333,9 @@ impl ServingReport<'_> {
         for (at, (_, name, seconds)) in
             parts(&phase.time).into_iter().enumerate().filter(|(_, part)| !part.1.is_empty())
         {
+            if in_short && seconds <= 0.0 {
+                continue;
+            }
             let mut row = vec![name.to_owned(), si(seconds, "s"), percent(seconds / phase.seconds)];
             if let Some(round) = round {
                 row.push(si(parts(&round.draft.time)[at].2 * round.tokens as f64, "s"));

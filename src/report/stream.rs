@@ -8,10 +8,11 @@ use serde::Serialize;
 use super::chart::{AreaChart, ChartError, Counted, Curve, CurveChart, PartsChart};
 use super::human::{percent, si};
 use super::pod::SystemEntry;
+use super::screen::Screen;
 use super::serving_setup::{ServedParallelEntry, ServingSetup};
 use super::text_table::{new_table, wrapped};
 use super::write::{File, WriteError};
-use crate::pod::{Drafted, Grid, Sample, Spread, StepParts, Streamed};
+use crate::pod::{Drafted, Grid, Limits, Sample, Spread, StepParts, Streamed};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -125,33 +126,52 @@ impl StreamReport<'_> {
         serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
     }
 
-    /// The table for a terminal.
-    pub fn table(&self) -> String {
+    /// What came of the requests on one screen.
+    pub fn screen(&self) -> String {
         let streamed = self.streamed;
-        let mut text = self.setup.title()
-            + "
-";
         let limits = &streamed.limits;
-        let _ = write!(
-            text,
-            "{} requests, at most {} at one time a replica, {} {} a replica\n\n",
-            streamed.requests,
+        let mut screen = Screen::default();
+        screen.sentence(self.setup.title().trim_end());
+        screen.line(&self.asked(limits));
+        screen.gap();
+        screen.sentence(&self.served());
+        screen.gap();
+        screen.table(&self.spreads());
+        screen.gap();
+        screen.remarks(streamed.notes.iter().map(String::as_str));
+        screen.finish("")
+    }
+
+    /// What was asked for.
+    fn asked(&self, limits: &Limits) -> String {
+        format!(
+            "{} requests, at most {} at one time a replica, {} {} a replica",
+            self.streamed.requests,
             limits.users,
             limits.kv_tokens,
             if limits.size.grows { "tokens of keys and values" } else { "states" }
-        );
-        let _ = write!(
-            text,
-            "{} tokens in {}: {} tokens/s, {}{} a token; replicas work {} of the time, on {:.1} requests \
-             each step\n\n",
+        )
+    }
+
+    /// What came of it in a sentence.
+    fn served(&self) -> String {
+        let streamed = self.streamed;
+        let user = |of: Spread| format!("{} tokens/s a user, ", si(per_user(of.mean), "").trim_end());
+        format!(
+            "{} tokens in {}: {} tokens/s, {}{} a token; replicas work {} of the time, on {:.1} requests each step",
             streamed.tokens,
             si(streamed.end_s, "s"),
-            si(self.rate(), ""),
-            streamed.token_s.map_or_else(String::new, |of| format!("{} tokens/s a user, ", si(per_user(of.mean), ""))),
+            si(self.rate(), "").trim_end(),
+            streamed.token_s.map_or_else(String::new, user),
             si(streamed.joules / streamed.tokens.max(1) as f64, "J"),
             percent(streamed.busy),
             streamed.mean_running
-        );
+        )
+    }
+
+    /// Times of the requests: means and percentiles.
+    fn spreads(&self) -> String {
+        let streamed = self.streamed;
         let names = ["", "mean", "p50", "p95", "p99"];
         let mut table = new_table(names.map(str::to_owned).to_vec());
         let rows = [
@@ -169,7 +189,17 @@ impl StreamReport<'_> {
             });
             table.add_row(row);
         }
-        let _ = writeln!(text, "{}", table.trim_fmt());
+        table.trim_fmt()
+    }
+
+    /// The table for a terminal.
+    pub fn table(&self) -> String {
+        let streamed = self.streamed;
+        let mut text = self.setup.title()
+            + "
+";
+        let _ = write!(text, "{}\n\n{}\n\n", self.asked(&streamed.limits), self.served());
+        let _ = writeln!(text, "{}", self.spreads());
         for note in &streamed.notes {
             let _ = writeln!(text, "\n{}", wrapped("- ", note));
         }

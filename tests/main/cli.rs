@@ -230,7 +230,7 @@ mod runs {
     fn compare_prints_a_table_with_the_fidelity() {
         for fidelity in ["bound", "event"] {
             let text = succeeds(&format!("compare {TINY} --fidelity {fidelity}"));
-            assert!(text.contains(&format!("fidelity  {fidelity}")) && text.contains("kbk / fused"), "{text}");
+            assert!(text.contains(&format!("fidelity {fidelity}")) && text.contains("kbk / fused"), "{text}");
             assert!(text.contains("epilogue / fused") && text.contains("as fast as kbk"), "{text}");
             assert!(text.contains("as fast as epilogue"), "{text}");
         }

@@ -73,6 +73,7 @@ mod remarks;
 mod remedies;
 mod routes;
 mod saved;
+mod screens;
 mod search;
 mod sequences;
 mod serving;

@@ -1,9 +1,14 @@
 //! The same in sentences.
 
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 use super::entries::{AreaEntry, Band, Derivative, Explanation, ModeEntry, ResourceEntry, SectionEntry, Uncertainty};
 use crate::report::human::{percent, si, whole};
+use crate::report::screen::Screen;
+
+/// Steps of a mode that a screen shows.
+const MOST_STEPS: usize = 3;
 
 /// Changes of less than this share of the time are not told one by one.
 const TOLD: f64 = 0.001;
@@ -11,8 +16,7 @@ const TOLD: f64 = 0.001;
 impl Explanation {
     /// The explanation for people.
     pub fn to_text(&self) -> String {
-        let quality = if self.mapping == "ideal" { "" } else { ", within the vendor's limits" };
-        let mut text = format!("{} on {}, fidelity {}{quality}.\n", self.workload, self.arch, self.fidelity);
+        let mut text = format!("{}\n", self.title());
         for mode in &self.modes {
             tell_mode(&mut text, mode);
         }
@@ -31,6 +35,44 @@ impl Explanation {
         text
     }
 
+    /// What decides of it on one screen: of every mode its slowest section, and what would save most.
+    pub fn to_screen(&self) -> String {
+        let mut screen = Screen::default();
+        screen.line(&self.title());
+        for mode in &self.modes {
+            screen.sentence(&opening(mode));
+            let slowest = mode.sections.iter().max_by(|a, b| a.time_s.total_cmp(&b.time_s).then(Ordering::Greater));
+            if let Some(section) = slowest {
+                screen.indented("  ", &bounding(section, mode.time_s));
+            }
+            let is_told = |derivative: &&Derivative| derivative.saved_share.is_some_and(|share| share.abs() >= TOLD);
+            let told: Vec<&Derivative> = mode.derivatives.iter().filter(is_told).collect();
+            match told.split_first() {
+                Some((first, others)) => {
+                    screen.indented("    ", &derived(first));
+                    for derivative in others.iter().take(MOST_STEPS - 1) {
+                        screen.spare("    ", &derived(derivative));
+                    }
+                }
+                None => screen.line(&format!("    one more of any resource changes less than {}", percent(TOLD))),
+            }
+        }
+        if let Some(uncertainty) = &self.uncertainty {
+            screen.line(&format!("{} uncertain fields of the chip, each at both ends:", uncertainty.assumptions.len()));
+            for band in &uncertainty.bands {
+                screen.indented("  ", &banded(band));
+            }
+        }
+        screen.remarks(self.notes.iter().map(String::as_str));
+        screen.finish("all sections, how busy each resource is, and every step")
+    }
+
+    /// What is explained.
+    fn title(&self) -> String {
+        let quality = if self.mapping == "ideal" { "" } else { ", within the vendor's limits" };
+        format!("{} on {}, fidelity {}{quality}.", self.workload, self.arch, self.fidelity)
+    }
+
     /// The explanation as indented JSON, with a line break at the end.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("strings and numbers always serialise");
@@ -45,20 +87,22 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     text.push('\n');
 }
 
-fn tell_mode(text: &mut String, mode: &ModeEntry) {
+/// The time of a mode, and what no mapping beats.
+fn opening(mode: &ModeEntry) -> String {
     let sections = mode.sections.len();
     let plural = if sections == 1 { "section" } else { "sections" };
+    format!(
+        "{}: {} ({} cycles) in {sections} {plural}; no mapping takes less than {} of that.",
+        name(mode.mode),
+        si(mode.time_s, "s"),
+        whole(mode.cycles),
+        percent(mode.bound_cycles as f64 / mode.cycles.max(1) as f64),
+    )
+}
+
+fn tell_mode(text: &mut String, mode: &ModeEntry) {
     line(text, format_args!(""));
-    line(
-        text,
-        format_args!(
-            "{}: {} ({} cycles) in {sections} {plural}; no mapping takes less than {} of that.",
-            name(mode.mode),
-            si(mode.time_s, "s"),
-            whole(mode.cycles),
-            percent(mode.bound_cycles as f64 / mode.cycles.max(1) as f64),
-        ),
-    );
+    line(text, format_args!("{}", opening(mode)));
     for section in &mode.sections {
         tell_section(text, section, mode.time_s);
     }
@@ -111,17 +155,19 @@ fn derived(derivative: &Derivative) -> String {
     }
 }
 
+/// What a section takes of the time, and what bounds it.
+fn bounding(section: &SectionEntry, time_s: f64) -> String {
+    format!(
+        "Section {} takes {} ({} of the time) and is bound by {}.",
+        section.name,
+        si(section.time_s, "s"),
+        percent(section.time_s / time_s),
+        reason(&section.bound_by, section.resources.first().is_some_and(|resource| resource.units == "tiles")),
+    )
+}
+
 fn tell_section(text: &mut String, section: &SectionEntry, time_s: f64) {
-    line(
-        text,
-        format_args!(
-            "  Section {} takes {} ({} of the time) and is bound by {}.",
-            section.name,
-            si(section.time_s, "s"),
-            percent(section.time_s / time_s),
-            reason(&section.bound_by, section.resources.first().is_some_and(|resource| resource.units == "tiles")),
-        ),
-    );
+    line(text, format_args!("  {}", bounding(section, time_s)));
     let told: Vec<String> = section.resources.iter().filter(|r| r.share >= 0.005).map(busy).collect();
     line(text, format_args!("    Busy for: {}.", told.join(", ")));
 }
