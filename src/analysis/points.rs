@@ -6,7 +6,7 @@ use super::pod::served_model;
 use crate::diagnostics::Diagnostic;
 use crate::import::{self, Checkpoint};
 use crate::input::Override;
-use crate::model::{Architecture, plain};
+use crate::model::plain;
 use crate::pod::{self, Parallel, Service, System};
 use crate::validate::{Points, Progress, SetReport, Sources};
 
@@ -87,16 +87,13 @@ fn service((name, precision): (&str, &str), directory: Option<&Path>) -> Result<
     // Models whose layers say more than their dimensions, and those with experts, are served by their layers.
     let has_experts = architecture.extras.experts.is_some();
     let outlined = stack.as_ref().filter(|_| !is_whole).map(|stack| plain(stack));
-    let is_layered = has_experts || outlined.is_some_and(|plain| plain.is_none_or(is_latent));
+    let is_layered =
+        has_experts || outlined.is_some_and(|plain| plain.is_none_or(|plain| plain.extras.latent.is_some()));
     let stack = stack.filter(|_| is_layered);
     let architecture = outlined.flatten().filter(|_| !is_layered).unwrap_or(architecture);
     let service = Service { stack, ..Service::new(name, architecture, Parallel::default()) };
     let positions = Some(positions).filter(|&most| most < u64::MAX);
     Ok(Service { storage, activations, positions, notes, ..service })
-}
-
-fn is_latent(architecture: Architecture) -> bool {
-    architecture.extras.latent.is_some()
 }
 
 fn file_of(directory: &Path, name: &str) -> PathBuf {

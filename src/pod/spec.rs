@@ -95,6 +95,7 @@ struct StackSpec {
     prompts_first: Option<Spanned<bool>>,
     grows_caches: Option<Spanned<bool>>,
     expert_call_us: Option<Spanned<Real>>,
+    expert_skew: Option<Spanned<Real>>,
     request_us: Option<Spanned<Real>>,
     power_slowdown: Option<Spanned<Real>>,
     hidden_launches: Option<Spanned<Real>>,
@@ -367,6 +368,7 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
             prompts_first: flag("prompts_first", &spec.prompts_first)?,
             grows_caches: flag("grows_caches", &spec.grows_caches)?,
         },
+        expert_skew: share("expert_skew", &spec.expert_skew, 0.0, 0.0..=4.0)?,
         expert_call_us: match &spec.expert_call_us {
             Some(_) => Some(time("expert_call_us", &spec.expert_call_us)?),
             None => None,

@@ -272,6 +272,8 @@ pub struct Stack {
     pub first_us: f64,
     /// Serving: how much longer kernels take at the clock that power leaves, for a pass that keeps all tensor cores busy, less one.
     pub power_slowdown: f64,
+    /// Measured serving points: how unevenly routers choose experts, as an exponent of Zipf's law; 0 where each is equally likely.
+    pub expert_skew: f64,
     /// Serving: microseconds of a call of experts in a narrow format beside its kernels, in place of those of the chip's measured library.
     pub expert_call_us: Option<f64>,
     /// Serving: microseconds of the front end for each request, one after the other.

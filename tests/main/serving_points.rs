@@ -236,16 +236,16 @@ const LAYERED: [(&str, &str); 3] = [
 fn models_of_several_kinds_of_layers_are_points_like_others() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = |name: &str| directory.path().join(name).to_str().expect("a path").to_owned();
-    let mut rows = String::new();
+    let mut rows = Vec::new();
     for (name, config) in LAYERED {
         std::fs::write(at(name), config).expect("a file");
         let model = name.trim_end_matches(".json").replace("--", "/");
         let precision = if name.contains("windows") { "fp4,nvfp4,nvfp4" } else { "fp8,fp8,fp8_block" };
         for (system, division) in [("h100_sxm", "2,1,1,1,2"), ("b200_sxm", "2,1,1,2,1"), ("h200_sxm", "1,1,,1,2")] {
-            rows += &format!("{model},{system},vllm,1,{precision},64,8,2,{division},10,1\n");
+            rows.push(format!("{model},{system},vllm,1,{precision},64,8,2,{division},10,1"));
         }
     }
-    std::fs::write(at("points.csv"), format!("# source: none\n{HEADER}\n{rows}")).expect("a file");
+    std::fs::write(at("points.csv"), format!("# source: none\n{HEADER}\n{}\n", rows.join("\n"))).expect("a file");
     let output = rdusim(&["validate", "--data", &at("points.csv"), "--models", &at(""), "--format", "json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).expect("an object");

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::arch::{AnyChip, Chip, Gpu};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{self, AttentionCall, Case};
+use crate::gpu::{self, AttentionCall, Case, Skew};
 use crate::mode::Mode;
 use crate::model::{Architecture, Expertise, Extras, Part, Stack as Layers, write_part};
 use crate::outcome::{Fidelity, Outcome, StopReason};
@@ -276,7 +276,7 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     if service.density.is_some() {
         return Err(Diagnostic::new("sparse weights are not modelled on systems of GPUs"));
     }
-    if let Some(stack) = service.stack.as_ref().filter(|stack| kinds::are_kernels(gpu, stack)) {
+    if let Some(stack) = service.stack.as_ref().filter(|stack| kinds::are_kernels(gpu, service, stack)) {
         return by_kinds(gpu, service, stack, pass);
     }
     if service.expert_ranks.is_some() || service.architecture.extras.latent.is_some() {
@@ -382,6 +382,7 @@ fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Dia
             ranks,
             shared: (shared > 0).then(|| fed(shared)),
             replicas: service.parallel.dp,
+            skew: service.skew().unwrap_or(Skew::Uniform),
         };
         add(library::experts(gpu, &block, rows)?, with);
     }

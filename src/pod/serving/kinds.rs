@@ -10,7 +10,7 @@ use super::service::{ELEMENT, Service};
 use super::work::{Pass, Work};
 use crate::arch::{Gpu, LatentKernels};
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{AttentionCall, Case, KernelCall, ProductFormat};
+use crate::gpu::{AttentionCall, Case, KernelCall, ProductFormat, Skew};
 use crate::model::{Decay, DeltaNet, Feed, HeadAttention, LayerKind, Mixer, Stack, linear_chunk};
 use crate::units::Dtype;
 
@@ -18,14 +18,16 @@ use crate::units::Dtype;
 const STATE_BYTES: u64 = 4;
 
 /// Whether all layers of a model are known as lists of kernels; others have graphs.
-pub(super) fn are_kernels(gpu: &Gpu, stack: &Stack) -> bool {
+pub(super) fn are_kernels(gpu: &Gpu, service: &Service, stack: &Stack) -> bool {
     let is_known = |kind: &LayerKind| match &kind.mixer {
         Mixer::None | Mixer::Matrix | Mixer::Delta(_) => true,
         Mixer::Heads(of) => of.key == of.value,
         Mixer::Latent(_) => gpu.serving.latent != LatentKernels::default(),
         Mixer::Compressed(_) | Mixer::Lightning(_) | Mixer::Recurrence(_) => false,
     };
-    stack.streams == 1 && stack.kinds.iter().all(is_known)
+    // Loads that were counted expert by expert are read by graphs alone.
+    let has_draws = stack.experts().is_none() || service.skew().is_some();
+    has_draws && stack.streams == 1 && stack.kinds.iter().all(is_known)
 }
 
 /// The layers of a stage on a chip, without the embedding and the logits.
@@ -176,35 +178,14 @@ impl Layer<'_> {
             }
             Work::Mixed { chunk, .. } => {
                 kernels.stream(pass.users * (2 * of_states + stepped), 6)?;
-                self.in_chunks(kernels, net, 1, chunk)?;
+                in_chunks(kernels, net, 1, chunk)?;
             }
-            Work::Prompts => self.in_chunks(kernels, net, pass.users, pass.tokens)?,
-            Work::Tokens { new, .. } => self.in_chunks(kernels, net, pass.users, new)?,
+            Work::Prompts => in_chunks(kernels, net, pass.users, pass.tokens)?,
+            Work::Tokens { new, .. } => in_chunks(kernels, net, pass.users, new)?,
             Work::Rows { .. } => {}
         }
         kernels.stream(3 * rows * values, 10)?;
         kernels.product(self.format("w_project"), (rows, self.hidden, values))
-    }
-
-    /// States of sequences of new tokens, chunk by chunk: products of a chunk's keys with themselves, their triangular inverse, what that
-    /// makes of keys and values, the states from chunk to chunk, and what each token reads of them and of its chunk.
-    fn in_chunks(&self, kernels: &mut Kernels<'_>, net: &DeltaNet, users: u64, tokens: u64) -> Result<(), Diagnostic> {
-        let chunk = linear_chunk(1 << 20);
-        let (heads, key, value) = (net.value_heads, net.key, net.value);
-        let count = users * heads * tokens.div_ceil(chunk);
-        let dtype = Dtype::Bf16;
-        let product = |kernels: &mut Kernels<'_>, shape| kernels.call(&KernelCall::Product { dtype, count, shape });
-        // Decays are added up within chunks.
-        kernels.stream(2 * users * tokens * heads * 2, 2)?;
-        product(kernels, (chunk, chunk, key))?;
-        product(kernels, (chunk, chunk, chunk))?;
-        product(kernels, (chunk, key + value, chunk))?;
-        // A state of each chunk is written; chunks of a head follow one another.
-        product(kernels, (key, value, chunk))?;
-        product(kernels, (chunk, value, key))?;
-        kernels.stream(users * tokens.div_ceil(chunk) * net.state(), 2)?;
-        product(kernels, (chunk, value, key))?;
-        product(kernels, (chunk, chunk + value, key.max(chunk)))
     }
 
     /// The feed-forward block, behind its norm.
@@ -241,9 +222,31 @@ impl Layer<'_> {
                     ranks,
                     shared: (shared > 0).then(|| share(shared, matrices, "w_shared_up", "w_shared_down")),
                     replicas: self.service.replicas_of_experts(),
+                    skew: self.service.skew().unwrap_or(Skew::Uniform),
                 };
                 library::experts(self.gpu, &block, rows)
             }
         }
     }
+}
+
+/// States of sequences of new tokens, chunk by chunk: products of a chunk's keys with themselves, their triangular inverse, what that
+/// makes of keys and values, the states from chunk to chunk, and what each token reads of them and of its chunk.
+fn in_chunks(kernels: &mut Kernels<'_>, net: &DeltaNet, users: u64, tokens: u64) -> Result<(), Diagnostic> {
+    let chunk = linear_chunk(1 << 20);
+    let (heads, key, value) = (net.value_heads, net.key, net.value);
+    let count = users * heads * tokens.div_ceil(chunk);
+    let dtype = Dtype::Bf16;
+    let product = |kernels: &mut Kernels<'_>, shape| kernels.call(&KernelCall::Product { dtype, count, shape });
+    // Decays are added up within chunks.
+    kernels.stream(2 * users * tokens * heads * 2, 2)?;
+    product(kernels, (chunk, chunk, key))?;
+    product(kernels, (chunk, chunk, chunk))?;
+    product(kernels, (chunk, key + value, chunk))?;
+    // A state of each chunk is written; chunks of a head follow one another.
+    product(kernels, (key, value, chunk))?;
+    product(kernels, (chunk, value, key))?;
+    kernels.stream(users * tokens.div_ceil(chunk) * net.state(), 2)?;
+    product(kernels, (chunk, value, key))?;
+    product(kernels, (chunk, chunk + value, key.max(chunk)))
 }

@@ -5,8 +5,8 @@ use super::ranks::ExpertRanks;
 use super::service::{ELEMENT, Parameters, RequestSize, ServedBlocks, Service};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{AttentionCall, ProductFormat};
-use crate::model::{Divided, Feed, LayerKind, Matrix, Mixer, Stack, StorageFormat, linear_chunk};
+use crate::gpu::{AttentionCall, ProductFormat, Skew};
+use crate::model::{Divided, ExpertLoad, Feed, LayerKind, Matrix, Mixer, Stack, StorageFormat, linear_chunk};
 use crate::units::Dtype;
 use crate::workload::StoredAs;
 
@@ -58,6 +58,16 @@ impl Service {
     pub(super) fn ranks_of_experts(&self) -> ExpertRanks {
         let format = ProductFormat::Plain(Dtype::Bf16);
         self.expert_ranks.unwrap_or(ExpertRanks { tensor: self.parallel.tp, groups: 1, format })
+    }
+
+    /// How tokens fall on experts, as draws of a benchmark's layer know it.
+    pub(super) fn skew(&self) -> Option<Skew> {
+        match self.expert_load {
+            ExpertLoad::Even => Some(Skew::Even),
+            ExpertLoad::Uniform => Some(Skew::Uniform),
+            ExpertLoad::Zipf(exponent) => Some(Skew::Zipf(exponent)),
+            ExpertLoad::Measured(_) => None,
+        }
     }
 
     /// Replicas whose tokens meet the same experts.

@@ -242,6 +242,8 @@ pub(super) struct ExpertBlock {
     pub(super) shared: Option<FeedShare>,
     /// Replicas whose tokens meet the same experts.
     pub(super) replicas: u64,
+    /// How unevenly tokens fall on experts.
+    pub(super) skew: Skew,
 }
 
 /// Norm, router, the block that every token meets and experts of a layer, on the busiest chip.
@@ -249,7 +251,7 @@ pub(super) struct ExpertBlock {
 /// # Errors
 /// A format that the tensor cores lack.
 pub(super) fn experts(gpu: &Gpu, block_of: &ExpertBlock, rows: u64) -> Result<Sum, Diagnostic> {
-    let ExpertBlock { hidden, of, ranks, shared, replicas } = *block_of;
+    let ExpertBlock { hidden, of, ranks, shared, replicas, skew } = *block_of;
     let (experts, matrices) = (of.experts, of.activation.matrices());
     let inner = of.latent.unwrap_or(hidden);
     let plain = ProductFormat::Plain(Dtype::Bf16);
@@ -273,7 +275,7 @@ pub(super) fn experts(gpu: &Gpu, block_of: &ExpertBlock, rows: u64) -> Result<Su
         experts: experts.count,
         tensor_parallel: ranks.tensor,
         expert_parallel: ranks.groups,
-        skew: Skew::Uniform,
+        skew,
     };
     let each = (matrices * inner * experts.width / ranks.tensor) as f64;
     let visits = (call.tokens * experts.each) as f64 / ranks.groups as f64;

@@ -260,10 +260,10 @@ impl<'r> Replica<'r> {
 
     /// Units of room that a request takes as it starts.
     fn taken(&self, index: usize) -> u64 {
-        match self.limits.grows_caches {
-            true => self.limits.size.units(self.begins_with(index)),
-            false => self.limits.units(&self.requests[index]),
+        if self.limits.grows_caches {
+            return self.limits.size.units(self.begins_with(index));
         }
+        self.limits.units(&self.requests[index])
     }
 
     /// The next request that can start by now, if there is one, and whether it lost its place before.

@@ -7,7 +7,7 @@ use super::row::{Row, Serving, Workers};
 use crate::arch::{AnyChip, Gpu};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
-use crate::model::{Stack as Layers, StorageFormat};
+use crate::model::{ExpertLoad, Stack as Layers, StorageFormat};
 use crate::pod::{
     self, Divided, ExpertRanks, Grid, LoopRequests, Parallel, Policy, Range, Request, Server, Service, Stack,
     StackKind, System, Transfer, WorkerPool,
@@ -174,6 +174,9 @@ pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &
     service.parallel = Parallel { tp: workers.tp, pp: workers.pp, dp, ..Parallel::default() };
     if let Some(stack) = service.stack.clone() {
         layer_by_layer(row, (workers, dp), (system, &stack), &mut service)?;
+        if engine.expert_skew > 0.0 {
+            service.expert_load = ExpertLoad::Zipf(engine.expert_skew);
+        }
         return Ok(Setup { system: Arc::clone(system), stack: engine.clone(), service });
     }
     in_precision(row, system, &mut service)?;
