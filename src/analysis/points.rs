@@ -61,15 +61,17 @@ pub fn points(
         })?;
         pod::open(Path::new(file), request.sets)
     };
-    let named = |name: &str| service(name, request.models);
+    let named = |name: &str, precision: &str| service((name, precision), request.models);
     points.run(&Sources { system: &system, model: &named }, request.out, progress)
 }
 
-/// The model of a name, in one part.
-fn service(name: &str, directory: Option<&Path>) -> Result<Service, Diagnostic> {
+/// The model of a name, in one part: the checkpoint of its precision where a directory has one, else another that says its dimensions.
+fn service((name, precision): (&str, &str), directory: Option<&Path>) -> Result<Service, Diagnostic> {
     let other = SAME.iter().find(|(known, _)| *known == name).map(|(_, other)| *other);
+    let base = name.rsplit('/').next().unwrap_or(name);
+    let narrow = (precision == "fp4").then(|| format!("nvidia/{base}-NVFP4"));
     let file = directory.and_then(|directory| {
-        let names = [Some(name), other].into_iter().flatten();
+        let names = [narrow.as_deref(), Some(name), other].into_iter().flatten();
         names.map(|name| file_of(directory, name)).find(|path| path.is_file())
     });
     let known = [Some(name), other].into_iter().flatten().find(|name| import::published(Path::new(name)).is_some());
@@ -82,15 +84,14 @@ fn service(name: &str, directory: Option<&Path>) -> Result<Service, Diagnostic> 
     })?;
     let Checkpoint { architecture, is_whole, stack, positions, storage, activations, notes, .. } =
         served_model(&asked)?;
-    // How its matrices are stored is for the row to say.
-    let architecture = match stack.filter(|_| !is_whole) {
-        None => architecture,
-        Some(stack) => plain(&stack).ok_or_else(|| {
-            let title = format!("{name} has layers of several kinds, which measured points are not simulated with");
-            Diagnostic::new(title).with_help("`pod --phase requests --concurrency N` serves it")
-        })?,
-    };
-    let service = Service::new(name, architecture, Parallel::default());
+    // Models whose layers say more than their dimensions, and those with experts, are served by their layers.
+    let has_experts = architecture.extras.experts.is_some();
+    let outlined = stack.as_ref().filter(|_| !is_whole).map(|stack| plain(stack));
+    let is_layered =
+        has_experts || outlined.is_some_and(|plain| plain.is_none_or(|plain| plain.extras.latent.is_some()));
+    let stack = stack.filter(|_| is_layered);
+    let architecture = outlined.flatten().filter(|_| !is_layered).unwrap_or(architecture);
+    let service = Service { stack, ..Service::new(name, architecture, Parallel::default()) };
     let positions = Some(positions).filter(|&most| most < u64::MAX);
     Ok(Service { storage, activations, positions, notes, ..service })
 }

@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
 use crate::import::Checkpoint;
 use crate::input::Override;
-use crate::model::{Architecture, Phase, Position, StorageFormat};
+use crate::model::{Architecture, ExpertLoad, Phase, Position, StorageFormat};
 use crate::pod::{
     self, ExpertRanks, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind,
     Streamed, System, serve, serving_memory, serving_remedies,
@@ -143,6 +143,10 @@ fn in_formats(request: &ServingRequest<'_>, system: &System, service: &mut Servi
         service.set_format(format, multiplies);
         let Parallel { tp, dp, experts, .. } = service.parallel;
         if service.architecture.extras.experts.is_some() {
+            if matches!(service.expert_load, ExpertLoad::Measured(_)) {
+                let title = format!("`--dtype {name}`: experts of a library's calls take no counted loads");
+                return Err(Diagnostic::new(title).with_help("use `--expert-load uniform`, `even` or `zipf:A`"));
+            }
             let tensor = (tp * dp).checked_div(experts.ep).unwrap_or(1);
             service.expert_ranks = Some(ExpertRanks { tensor, groups: experts.ep, format });
         }

@@ -18,6 +18,10 @@ const MOST_THROWN: u64 = 4096;
 pub enum Skew {
     /// Every expert equally likely.
     Uniform,
+    /// Every expert has as many tokens as any other, as near as whole tokens can.
+    Even,
+    /// The i-th most popular expert is i^-A times as likely as the first (Zipf's law); which experts are popular is drawn.
+    Zipf(f64),
     /// Popularities by a power law of this exponent.
     PowerLaw(f64),
 }
@@ -55,12 +59,70 @@ pub(super) fn loads(of: &Experts) -> Vec<Vec<u64>> {
         .map(|_| {
             let rows = match of.skew {
                 Skew::Uniform => thrown(of, &mut rng),
+                Skew::Even => even(of),
+                Skew::Zipf(exponent) => zipf(of, exponent, &mut rng),
                 Skew::PowerLaw(exponent) => nearest(of, &power_law(of, exponent, &mut rng)),
             };
             let busiest = rows.chunks(local).max_by_key(|rank| rank.iter().sum::<u64>());
             busiest.map(<[u64]>::to_vec).unwrap_or_default()
         })
         .collect()
+}
+
+/// As many rows for every expert, the rest one each from the first on.
+fn even(of: &Experts) -> Vec<u64> {
+    let (routed, experts) = (of.tokens * of.chosen, of.experts.max(1));
+    (0..experts).map(|expert| routed / experts + u64::from(expert < routed % experts)).collect()
+}
+
+/// Rows of experts in a drawn order, each a binomial count of the tokens with the chance of its rank; no chance is above one.
+fn zipf(of: &Experts, exponent: f64, rng: &mut Pcg64Mcg) -> Vec<u64> {
+    let weights: Vec<f64> = (1..=of.experts).map(|rank| (rank as f64).powf(-exponent)).collect();
+    let (mut left, mut missing) = (weights.iter().sum::<f64>(), of.chosen as f64);
+    let mut rows: Vec<u64> = weights
+        .iter()
+        .map(|weight| {
+            let chance = (missing * weight / left.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+            left -= weight;
+            missing -= chance;
+            binomial(of.tokens, chance, rng)
+        })
+        .collect();
+    // Fisher and Yates: every order is equally likely.
+    for at in (1..rows.len()).rev() {
+        rows.swap(at, rng.random_range(0..=at));
+    }
+    rows
+}
+
+/// Variance of a count above which a normal number stands for it.
+const NORMAL_VARIANCE: f64 = 9.0;
+
+/// A binomial count: by inverting its distribution, or a normal number where it spreads far.
+fn binomial(tokens: u64, chance: f64, rng: &mut Pcg64Mcg) -> u64 {
+    let (n, all) = (tokens as f64, 1.0 - f64::EPSILON);
+    if chance <= 0.0 || chance >= all {
+        return if chance >= all { tokens } else { 0 };
+    }
+    let variance = n * chance * (1.0 - chance);
+    if variance > NORMAL_VARIANCE {
+        // Irwin-Hall: the sum of twelve uniform numbers is nearly normal.
+        let normal: f64 = (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+        return (n * chance + normal * variance.sqrt()).round().clamp(0.0, n) as u64;
+    }
+    // Of a chance near one the tokens that do not come are counted.
+    if chance > 0.5 {
+        return tokens - binomial(tokens, 1.0 - chance, rng);
+    }
+    let mut u: f64 = rng.random();
+    let mut of_count = (1.0 - chance).powf(n);
+    let mut count = 0;
+    while u > of_count && count < tokens {
+        u -= of_count;
+        of_count *= (tokens - count) as f64 / (count + 1) as f64 * chance / (1.0 - chance);
+        count += 1;
+    }
+    count
 }
 
 /// Popularities by inverting the distribution function of the truncated power law.
@@ -135,4 +197,56 @@ fn thrown(of: &Experts, rng: &mut Pcg64Mcg) -> Vec<u64> {
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Dtype;
+
+    const LAYER: Experts = Experts {
+        format: ProductFormat::Plain(Dtype::Bf16),
+        tokens: 64,
+        hidden: 8,
+        inner: 8,
+        gated: true,
+        chosen: 4,
+        experts: 64,
+        tensor_parallel: 1,
+        expert_parallel: 1,
+        skew: Skew::Uniform,
+    };
+
+    fn mean(skew: Skew, tokens: u64, of: impl Fn(&[u64]) -> f64) -> f64 {
+        let draws = loads(&Experts { tokens, skew, ..LAYER });
+        draws.iter().map(|rows| of(rows)).sum::<f64>() / draws.len() as f64
+    }
+
+    #[test]
+    fn rows_of_all_experts_are_those_of_the_tokens() {
+        let sum = |rows: &[u64]| rows.iter().sum::<u64>() as f64;
+        for tokens in [3, 64, 3000, 20_000] {
+            let routed = (tokens * LAYER.chosen) as f64;
+            assert!((mean(Skew::Even, tokens, sum) - routed).abs() < 1e-9);
+            for skew in [Skew::Zipf(0.0), Skew::Zipf(0.5), Skew::Zipf(1.0)] {
+                // The sum of independent counts spreads by less than its root.
+                let off = (mean(skew, tokens, sum) - routed).abs();
+                assert!(off < routed.sqrt(), "{skew:?} {tokens}: {off}");
+            }
+        }
+    }
+
+    #[test]
+    fn uneven_routers_meet_fewer_experts_and_load_the_busiest_more() {
+        let met = |rows: &[u64]| rows.iter().filter(|&&rows| rows > 0).count() as f64;
+        let most = |rows: &[u64]| rows.iter().max().copied().unwrap_or(0) as f64;
+        let all = [Skew::Even, Skew::Uniform, Skew::Zipf(0.5), Skew::Zipf(1.0)];
+        for pair in all.windows(2) {
+            assert!(mean(pair[0], 64, met) >= mean(pair[1], 64, met), "{pair:?}");
+            assert!(mean(pair[0], 64, most) <= mean(pair[1], 64, most), "{pair:?}");
+        }
+        // No exponent: every expert is as likely as any other, as with draws of different experts for each token.
+        let (thrown, counted) = (mean(Skew::Uniform, 64, met), mean(Skew::Zipf(0.0), 64, met));
+        assert!((thrown / counted - 1.0).abs() < 0.03, "{thrown} {counted}");
+    }
 }

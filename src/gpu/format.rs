@@ -8,6 +8,8 @@ use crate::units::Dtype;
 const NVFP4_BYTES: f64 = 0.5 + 1.0 / 16.0;
 /// Bytes of an element of MXFP4: four bits, and a scale of eight for 32 of them [P OCP microscaling formats 1.0].
 const MXFP4_BYTES: f64 = 0.5 + 1.0 / 32.0;
+/// Bytes of an element of MXFP8: eight bits, and a scale of eight for 32 of them [P OCP microscaling formats 1.0].
+const MXFP8_BYTES: f64 = 1.0 + 1.0 / 32.0;
 /// Bytes of an element of fp8 with a scale of four bytes for a block of 128 [P arXiv:2412.19437].
 const BLOCK_BYTES: f64 = 1.0 + 4.0 / 128.0;
 
@@ -22,6 +24,10 @@ pub enum ProductFormat {
     Nvfp4,
     /// Weights of four bits with scales for each 32, activations of bf16.
     Mxfp4Weights,
+    /// Weights of four bits with scales for each 32, activations of eight with scales for each 32 (MXFP8).
+    Mxfp4Mxfp8,
+    /// Weights of eight bits, expanded for activations of bf16.
+    ByteWeights,
 }
 
 impl ProductFormat {
@@ -33,6 +39,8 @@ impl ProductFormat {
             Self::Fp8Block => "fp8_block",
             Self::Nvfp4 => "nvfp4",
             Self::Mxfp4Weights => "w4a16_mxfp4",
+            Self::Mxfp4Mxfp8 => "w4a8_mxfp4_mxfp8",
+            Self::ByteWeights => "w8a16",
         }
     }
 
@@ -48,6 +56,8 @@ impl ProductFormat {
             "fp8_block" => Self::Fp8Block,
             "nvfp4" => Self::Nvfp4,
             "w4a16_mxfp4" => Self::Mxfp4Weights,
+            "w4a8_mxfp4_mxfp8" => Self::Mxfp4Mxfp8,
+            "w8a16" => Self::ByteWeights,
             _ => return None,
         })
     }
@@ -66,8 +76,8 @@ impl ProductFormat {
     pub(super) fn packed_bytes(self) -> u64 {
         match self {
             Self::Plain(dtype) => dtype.bytes(),
-            Self::Fp8Block | Self::Nvfp4 => 1,
-            Self::Mxfp4Weights => 2,
+            Self::Fp8Block | Self::Nvfp4 | Self::Mxfp4Mxfp8 => 1,
+            Self::Mxfp4Weights | Self::ByteWeights => 2,
         }
     }
 
@@ -77,14 +87,16 @@ impl ProductFormat {
             Self::Plain(dtype) => dtype.bytes() as f64,
             Self::Fp8Block => BLOCK_BYTES,
             Self::Nvfp4 => NVFP4_BYTES,
-            Self::Mxfp4Weights => 2.0,
+            Self::Mxfp4Mxfp8 => MXFP8_BYTES,
+            Self::Mxfp4Weights | Self::ByteWeights => 2.0,
         }
     }
 
     /// Bytes of an element of the weights.
     pub fn weight_bytes(self) -> f64 {
         match self {
-            Self::Mxfp4Weights => MXFP4_BYTES,
+            Self::Mxfp4Weights | Self::Mxfp4Mxfp8 => MXFP4_BYTES,
+            Self::ByteWeights => 1.0,
             other => other.activation_bytes(),
         }
     }
@@ -104,8 +116,8 @@ impl ProductFormat {
     pub(super) fn rate(self, gpu: &Gpu) -> Result<f64, Diagnostic> {
         let dtype = match self {
             Self::Plain(dtype) => dtype,
-            Self::Fp8Block => Dtype::Fp8E4m3,
-            Self::Mxfp4Weights => Dtype::Bf16,
+            Self::Fp8Block | Self::Mxfp4Mxfp8 => Dtype::Fp8E4m3,
+            Self::Mxfp4Weights | Self::ByteWeights => Dtype::Bf16,
             Self::Nvfp4 => {
                 return gpu.sm.fp4_macs.map(|macs| macs as f64).ok_or_else(|| {
                     Diagnostic::new(format!("the tensor cores of {} do not multiply nvfp4", gpu.name))

@@ -42,7 +42,7 @@ pub use self::calls::{KernelCall, KernelCost, kernel_cost};
 pub use self::cases::{Case, product_seconds, seconds};
 pub use self::experts::{Experts, Skew};
 pub use self::format::ProductFormat;
-pub use self::latent::LatentCall;
+pub use self::latent::{LatentCall, LatentWidths};
 pub use self::serving::AttentionCall;
 
 use self::account::Timed;

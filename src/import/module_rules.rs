@@ -8,7 +8,8 @@ use crate::model::StorageFormat;
 /// What chooses modules.
 #[derive(Debug, Clone)]
 enum Choice {
-    /// Modules whose names hold the text.
+    /// Modules whose names hold the text as the end of a part: `gate` takes `mlp.gate` and not `experts.0.gate_proj`, as in Hugging Face
+    /// Transformers.
     Holds(String),
     /// The module of this name, and those inside it.
     Named(String),
@@ -20,10 +21,19 @@ enum Choice {
     All,
 }
 
+/// Whether a text stands in the name of a module and a part of the name ends behind it.
+fn holds(module: &str, text: &str) -> bool {
+    let ends = |(at, _): (usize, &str)| {
+        let behind = &module[at + text.len()..];
+        text.ends_with('.') || behind.is_empty() || behind.starts_with('.')
+    };
+    module.match_indices(text).any(ends)
+}
+
 impl Choice {
     fn takes(&self, module: &str) -> bool {
         match self {
-            Self::Holds(text) => module.contains(text.as_str()),
+            Self::Holds(text) => holds(module, text),
             Self::Named(name) => {
                 module == name || module.strip_prefix(name.as_str()).is_some_and(|s| s.starts_with('.'))
             }
@@ -158,4 +168,20 @@ fn names(list: Option<&Value>) -> Result<Vec<String>, UnknownRule> {
         found.push(name.as_str().ok_or(UnknownRule)?.to_owned());
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_that_is_left_out_is_whole_parts_of_names() {
+        let mut rules = Rules::default();
+        rules.leave_out(Some(&serde_json::json!(["gate", "layers.1.self_attn"]))).expect("names");
+        rules.others(StorageFormat::new("fp8_block"));
+        let is_stored = |module: &str| rules.format_of(module).is_some();
+        assert!(!is_stored("model.layers.0.block_sparse_moe.gate") && !is_stored("model.layers.1.self_attn.q_proj"));
+        assert!(is_stored("model.layers.0.mlp.experts.0.gate_proj") && is_stored("model.layers.11.self_attn.q_proj"));
+        assert!(is_stored("model.layers.1.self_attn_norm"));
+    }
 }

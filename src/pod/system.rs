@@ -231,6 +231,9 @@ pub struct Scheduler {
     pub mixes_prompts: bool,
     /// While prompts start, requests that run wait.
     pub prompts_first: bool,
+    /// Caches grow token by token (Kwon et al., *`PagedAttention`*, SOSP 2023): a request starts where its prompt has room, and where none is
+    /// left the last that started loses its place and starts again; else a request waits until its whole answer has room.
+    pub grows_caches: bool,
 }
 
 impl Scheduler {
@@ -269,6 +272,10 @@ pub struct Stack {
     pub first_us: f64,
     /// Serving: how much longer kernels take at the clock that power leaves, for a pass that keeps all tensor cores busy, less one.
     pub power_slowdown: f64,
+    /// Measured serving points: how unevenly routers choose experts, as an exponent of Zipf's law; 0 where each is equally likely.
+    pub expert_skew: f64,
+    /// Serving: microseconds of a call of experts in a narrow format beside its kernels, in place of those of the chip's measured library.
+    pub expert_call_us: Option<f64>,
     /// Serving: microseconds of the front end for each request, one after the other.
     pub request_us: f64,
     /// Serving: kernels of decoding read keys once for all heads of a group, whatever the chip's file says of one library's.

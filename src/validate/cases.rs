@@ -2,7 +2,7 @@
 
 use super::line::Line;
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{AttentionCall, Case, Experts, LatentCall, ProductFormat, Skew};
+use crate::gpu::{AttentionCall, Case, Experts, LatentCall, LatentWidths, ProductFormat, Skew};
 use crate::units::Dtype;
 
 /// Kind of latent attention over prompts and caches.
@@ -107,7 +107,7 @@ fn latent(line: &Line) -> Result<Asked, Diagnostic> {
         return Err(line.error("num_heads", line.text("num_heads"), "at most 128"));
     }
     let label = format!("{batch} x {new} tokens behind {cached}, {heads} latent heads");
-    let of = LatentCall { batch, tokens: new + cached, heads, cache_bytes: 2 };
+    let of = LatentCall { batch, tokens: new + cached, heads, cache_bytes: 2, widths: LatentWidths::DEEPSEEK };
     let of_products = line.format("mla_dtype");
     let of_cache = line.format("kv_cache_dtype");
     let case = match (of_products, of_cache) {

@@ -193,6 +193,7 @@ fn iterations_are_worked_by_hand() {
             drafted: None,
             concurrency: None,
             prompts_first: false,
+            grows_caches: false,
             request_s: 0.0,
             first_s: 0.0,
         };
@@ -229,6 +230,7 @@ fn iterations_are_worked_by_hand() {
         drafted: None,
         concurrency: None,
         prompts_first: false,
+        grows_caches: false,
         request_s: 0.0,
         first_s: 0.0,
     };
@@ -264,6 +266,7 @@ fn a_cached_prefix_saves_its_prefill() {
         drafted: None,
         concurrency: None,
         prompts_first: false,
+        grows_caches: false,
         request_s: 0.0,
         first_s: 0.0,
     };

@@ -31,6 +31,7 @@ const CLOSED: Limits = Limits {
     drafted: None,
     concurrency: Some(1),
     prompts_first: false,
+    grows_caches: false,
     request_s: 0.0,
     first_s: 0.0,
 };
@@ -85,6 +86,25 @@ fn those_that_run_wait_where_prompts_go_first() {
     // The second has three gaps: 0.1, a prompt and its step, 0.1.
     let longest = first.gaps.iter().map(|(seconds, _)| *seconds).fold(0.0, f64::max);
     near(longest, 1.1);
+}
+
+#[test]
+fn caches_that_grow_let_requests_start_and_take_their_places_again() {
+    // Two users of 8 and 8 tokens, and room for 20: one at a time, where a whole answer is reserved.
+    let limits = Limits { concurrency: Some(2), kv_tokens: 20, ..CLOSED };
+    let whole = replay(&requests(2, 8), &grid(), &limits, 0).expect("a run");
+    near(whole.end_s, 2.0 * 1.7);
+    // Both start at once and have four tokens after 2.3 s, when 22 are held: the second loses its place until the first is done at 2.7 s,
+    // and is made again from 12 tokens, which take 1.5 s and give its fifth; three steps are left.
+    let grown = replay(&requests(2, 8), &grid(), &Limits { grows_caches: true, ..limits }, 0).expect("a run");
+    near(grown.answers[0].latency_s, 2.7);
+    near(grown.answers[1].latency_s, 4.5);
+    assert!(grown.answers.iter().all(|answer| (answer.ttft_s - 2.0).abs() < 1e-9));
+    assert_eq!((grown.tokens, whole.tokens), (16, 16));
+    // With room for all nobody loses a place.
+    let room = Limits { kv_tokens: 1000, ..limits };
+    let both = replay(&requests(2, 8), &grid(), &Limits { grows_caches: true, ..room }, 0).expect("a run");
+    assert_eq!(both.answers, replay(&requests(2, 8), &grid(), &room, 0).expect("a run").answers);
 }
 
 #[test]
@@ -181,6 +201,83 @@ fn serving_points_are_two_sets_with_a_row_a_point() {
     let again = rdusim(&ask);
     assert_eq!(again.stdout, first.stdout);
     assert_eq!(std::fs::read_to_string(&journal).expect("a journal").lines().count(), 4);
+}
+
+/// Windows and sinks beside experts of four bits, latent attention with an indexer, and gated delta rules, all with experts.
+const LAYERED: [(&str, &str); 3] = [
+    (
+        "tiny--windows.json",
+        r#"{"model_type": "gpt_oss", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2,
+        "head_dim": 64, "intermediate_size": 256, "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 1024,
+        "sliding_window": 16, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "attention_bias": true, "tie_word_embeddings": false, "max_position_embeddings": 4096,
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}}"#,
+    ),
+    (
+        "tiny--indexed.json",
+        r#"{"model_type": "glm_moe_dsa", "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "first_k_dense_replace": 1, "intermediate_size": 512, "moe_intermediate_size": 256,
+        "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "kv_lora_rank": 512, "q_lora_rank": 128,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "index_n_heads": 4, "index_head_dim": 64,
+        "index_topk": 32, "vocab_size": 1024, "tie_word_embeddings": false, "max_position_embeddings": 4096}"#,
+    ),
+    (
+        "tiny--recurrent.json",
+        r#"{"model_type": "qwen3_5_moe_text", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 64, "attn_output_gate": true, "num_experts": 8, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 128, "shared_expert_intermediate_size": 128, "linear_num_value_heads": 8,
+        "linear_num_key_heads": 4, "linear_key_head_dim": 64, "linear_value_head_dim": 64, "linear_conv_kernel_dim": 4,
+        "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"], "vocab_size": 1024,
+        "tie_word_embeddings": false, "max_position_embeddings": 4096}"#,
+    ),
+];
+
+#[test]
+fn models_of_several_kinds_of_layers_are_points_like_others() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name).to_str().expect("a path").to_owned();
+    let mut rows = Vec::new();
+    for (name, config) in LAYERED {
+        std::fs::write(at(name), config).expect("a file");
+        let model = name.trim_end_matches(".json").replace("--", "/");
+        let precision = if name.contains("windows") { "fp4,nvfp4,nvfp4" } else { "fp8,fp8,fp8_block" };
+        for (system, division) in [("h100_sxm", "2,1,1,1,2"), ("b200_sxm", "2,1,1,2,1"), ("h200_sxm", "1,1,,1,2")] {
+            rows.push(format!("{model},{system},vllm,1,{precision},64,8,2,{division},10,1"));
+        }
+    }
+    std::fs::write(at("points.csv"), format!("# source: none\n{HEADER}\n{}\n", rows.join("\n"))).expect("a file");
+    let output = rdusim(&["validate", "--data", &at("points.csv"), "--models", &at(""), "--format", "json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    for set in document["sets"].as_array().expect("sets") {
+        let rows = set["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), 9);
+        for row in rows {
+            assert!(row["reason"].is_null() && row["simulated"].as_f64().is_some_and(|ms| ms > 0.0), "{row}");
+        }
+    }
+}
+
+/// Latent attention with an indexer takes longer as keys are added, though the tokens that it sees are bounded; windows do not.
+#[test]
+fn steps_grow_with_what_layers_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let step = |name: &str, seq: &str| -> f64 {
+        let (_, config) = LAYERED.iter().find(|(known, _)| known.contains(name)).expect("a config");
+        let path = directory.path().join(format!("{name}.json"));
+        std::fs::write(&path, config).expect("a file");
+        let path = path.to_str().expect("a path");
+        let base = ["pod", "dgx-h100", "--model", path, "--phase", "decode", "--parallel", "tp=1", "--format", "json"];
+        let output = rdusim(&[&base[..], &["--batch", "256", "--seq", seq]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("an object")["step_s"].as_f64().expect("seconds")
+    };
+    for name in ["windows", "indexed", "recurrent"] {
+        let (short, long) = (step(name, "1024"), step(name, "4096"));
+        assert!(long > short, "{name}: {short} {long}");
+        // No kind reads four times as much in all of its layers.
+        assert!(long < 4.0 * short, "{name}: {short} {long}");
+    }
 }
 
 #[test]

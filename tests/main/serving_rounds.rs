@@ -173,6 +173,7 @@ fn limits(chunk: Option<u64>, drafted: Option<Drafted>) -> Limits {
         drafted,
         concurrency: None,
         prompts_first: false,
+        grows_caches: false,
         request_s: 0.0,
         first_s: 0.0,
     }

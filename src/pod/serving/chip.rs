@@ -8,9 +8,9 @@ use rayon::prelude::*;
 use crate::arch::{AnyChip, Chip, Gpu};
 use crate::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
-use crate::gpu::{self, AttentionCall, Case};
+use crate::gpu::{self, AttentionCall, Case, Skew};
 use crate::mode::Mode;
-use crate::model::{Architecture, Extras, Part, write_part};
+use crate::model::{Architecture, Expertise, Extras, Part, Stack as Layers, write_part};
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::divided_over_tiers;
 use crate::units::Dtype;
@@ -18,7 +18,8 @@ use crate::workload::{self, Workload};
 
 use super::super::system::{Stack, StackKind, System};
 use super::experts;
-use super::library::{self, Sum};
+use super::kinds;
+use super::library::{self, ExpertBlock, FeedShare, LatentBlock, Sum};
 use super::service::Service;
 pub(super) use super::work::{Pass, Work};
 
@@ -170,6 +171,9 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
             if stack.groups_heads {
                 gpu.serving.most_grouped = gpu.serving.most_grouped.max(gpu.serving.group_tile);
             }
+            if let Some(us) = stack.expert_call_us {
+                gpu.serving.formats.values_mut().for_each(|format| format.call_us = us);
+            }
             // Programmatic launches: a kernel's start is under the end of the one before it.
             gpu.launch.graph_gap_us *= 1.0 - stack.hidden_launches;
             gpu.launch.ramp_us *= 1.0 - stack.hidden_launches;
@@ -272,6 +276,9 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     if service.density.is_some() {
         return Err(Diagnostic::new("sparse weights are not modelled on systems of GPUs"));
     }
+    if let Some(stack) = service.stack.as_ref().filter(|stack| kinds::are_kernels(gpu, service, stack)) {
+        return by_kinds(gpu, service, stack, pass);
+    }
     if service.expert_ranks.is_some() || service.architecture.extras.latent.is_some() {
         return by_library(gpu, service, pass);
     }
@@ -303,6 +310,23 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     })
 }
 
+/// Layers of several kinds as a library's kernels, between the ends of a graph.
+fn by_kinds(gpu: &Gpu, service: &Service, stack: &Layers, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+    let mut time = ChipTime { static_w: gpu.energy.static_w, ..ChipTime::default() };
+    if pass.is_first || pass.is_last {
+        let ends = Pass { kind: Some(0), layers: 0, ..*pass };
+        let workload = graph_of(service, &ends, FUSED, 0)?;
+        // Attention stands in the layers.
+        let around = Pass { work: Work::Rows { sampled: pass.work.sampled(pass.users) }, ..ends };
+        time = kernels(gpu, service, &around, &workload, 0)?;
+    }
+    let of = kinds::layers(gpu, service, stack, pass)?;
+    time.seconds += of.seconds;
+    time.joules += of.joules + of.seconds * gpu.energy.static_w;
+    time.launches += of.launches;
+    Ok(time)
+}
+
 /// Layers whose attention or feed-forward blocks are a library's kernels, between the ends of a graph.
 fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
     let rows = pass.work.rows(pass.users, pass.tokens);
@@ -321,8 +345,18 @@ fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Dia
         sum.joules += of.joules * times as f64 + seconds * gpu.energy.static_w;
         sum.launches += of.launches * times;
     };
+    let (hidden, format) = (service.architecture.hidden, service.product_format());
+    let share = service.share();
     if let Some(latent) = latent {
-        add(library::latent_attention(gpu, service, &latent, pass)?, pass.layers);
+        let of = LatentBlock {
+            hidden,
+            heads: share.heads,
+            latent,
+            indexer: None,
+            cache_bytes: service.cache_bits().div_ceil(8),
+            format: &|_| format,
+        };
+        add(library::latent_attention(gpu, &of, pass)?, pass.layers);
     } else {
         let around = Pass { is_first: false, is_last: false, ..*pass };
         let part = Part { has_no_feed_forward: true, ..FUSED };
@@ -334,12 +368,23 @@ fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Dia
         );
     }
     let (without, with) = service.mixed_layers();
-    let with = if service.experts().is_some() { with } else { 0 };
+    let matrices = service.architecture.feed_matrices();
+    let fed = |width: u64| FeedShare { hidden, width, matrices, formats: [format; 2] };
+    let experts = service.experts();
     if without > 0 {
-        add(library::feed(gpu, service, rows)?, without);
+        add(library::feed(gpu, &fed(share.feed_forward), rows)?, without);
     }
-    if let (Some(ranks), true) = (&service.expert_ranks, with > 0) {
-        add(library::experts(gpu, service, ranks, rows)?, with);
+    if let (Some(ranks), Some(experts), true) = (service.expert_ranks, experts, with > 0) {
+        let shared = experts.shared / service.parallel.tp;
+        let block = ExpertBlock {
+            hidden,
+            of: Expertise { experts, activation: service.architecture.activation, bias: false, latent: None },
+            ranks,
+            shared: (shared > 0).then(|| fed(shared)),
+            replicas: service.parallel.dp,
+            skew: service.skew().unwrap_or(Skew::Uniform),
+        };
+        add(library::experts(gpu, &block, rows)?, with);
     }
     Ok(sum)
 }

@@ -62,8 +62,9 @@ impl Service {
 
     /// Layers of a stage without and with experts.
     pub(super) fn mixed_layers(&self) -> (u64, u64) {
-        if self.stack.is_some() {
-            return (self.layers_of_stage(0), 0);
+        if let Some(stack) = &self.stack {
+            let with = if self.expert_ranks.is_some() { self.layers_with_experts(stack, 0) } else { 0 };
+            return (self.layers_of_stage(0) - with, with);
         }
         match self.expert_ranks {
             Some(_) => {

@@ -220,10 +220,11 @@ impl Grid {
         if beyond.seconds > rest.seconds { beyond } else { rest }
     }
 
-    /// Prefill of one user.
+    /// Prefill of one user; of more tokens than any point has, in proportion.
     pub fn prefill(&self, tokens: u64) -> Cost {
         let (at, part) = place(&self.prompts, tokens as f64);
-        between(&self.prefill, at, part)
+        let longest = self.prompts.last().map_or(tokens, |&longest| longest.max(1));
+        between(&self.prefill, at, part).times((tokens as f64 / longest as f64).max(1.0))
     }
 
     /// A pass of a token of each of `users` users, with so many tokens of context on average, and of parts of prompts.

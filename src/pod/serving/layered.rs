@@ -1,13 +1,19 @@
 //! A model of several kinds of layers that serves: what a chip of a stage holds and reads of it, kind by kind.
 
 use super::chip::Pass;
+use super::ranks::ExpertRanks;
 use super::service::{ELEMENT, Parameters, RequestSize, ServedBlocks, Service};
 use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
-use crate::gpu::AttentionCall;
-use crate::model::{Divided, Feed, LayerKind, Matrix, Mixer, Stack, StorageFormat, linear_chunk};
+use crate::gpu::{AttentionCall, ProductFormat, Skew};
+use crate::model::{Divided, ExpertLoad, Feed, LayerKind, Matrix, Mixer, Stack, StorageFormat, linear_chunk};
 use crate::units::Dtype;
 use crate::workload::StoredAs;
+
+/// How matrices of experts are called.
+const OF_EXPERTS: &str = "w_expert_";
+/// What the columns of an expert are called where ranks divide them.
+const EXPERT_COLUMNS: &str = "columns of an expert";
 
 /// Bytes of a matrix in a format, or in the data type of products.
 fn bytes_of(matrix: &Matrix, copies: u64, format: Option<&StorageFormat>) -> u64 {
@@ -38,7 +44,35 @@ impl Service {
         let first = self.first_layer(stage) as usize;
         let layers = self.layers_of_stage(stage) as usize;
         let order = stack.order.get(first..first + layers).unwrap_or_default().to_vec();
-        Stack { order, ..stack.share(self.parallel.tp) }
+        let mut part = Stack { order, ..stack.share(self.parallel.tp) };
+        let tensor = self.ranks_of_experts().tensor;
+        for (own, whole) in part.kinds.iter_mut().zip(&stack.kinds) {
+            if let (Feed::Experts(own), Feed::Experts(whole)) = (&mut own.feed, &whole.feed) {
+                own.experts.width = (whole.experts.width / tensor.max(1)).max(1);
+            }
+        }
+        part
+    }
+
+    /// How chips share experts out: as the service says, or each expert by its columns over the tensor ranks.
+    pub(super) fn ranks_of_experts(&self) -> ExpertRanks {
+        let format = ProductFormat::Plain(Dtype::Bf16);
+        self.expert_ranks.unwrap_or(ExpertRanks { tensor: self.parallel.tp, groups: 1, format })
+    }
+
+    /// How tokens fall on experts, as draws of a benchmark's layer know it.
+    pub(super) fn skew(&self) -> Option<Skew> {
+        match self.expert_load {
+            ExpertLoad::Even => Some(Skew::Even),
+            ExpertLoad::Uniform => Some(Skew::Uniform),
+            ExpertLoad::Zipf(exponent) => Some(Skew::Zipf(exponent)),
+            ExpertLoad::Measured(_) => None,
+        }
+    }
+
+    /// Replicas whose tokens meet the same experts.
+    pub(super) fn replicas_of_experts(&self) -> u64 {
+        if self.expert_ranks.is_some() { self.parallel.dp } else { 1 }
     }
 
     /// The first layer of a stage.
@@ -90,8 +124,11 @@ impl Service {
     /// Refuses ranks that do not divide what each kind of layers has.
     pub(super) fn check_layers(&self, stack: &Stack) -> Result<(), Diagnostic> {
         let tp = self.parallel.tp;
+        self.check_layered_experts(stack)?;
         for Divided { of, count, is_shared } in stack.kinds.iter().flat_map(LayerKind::divided) {
-            let fits = count.is_multiple_of(tp) || is_shared && tp.is_multiple_of(count);
+            // Checked by themselves.
+            let is_elsewhere = self.expert_ranks.is_some() && of == EXPERT_COLUMNS;
+            let fits = is_elsewhere || count.is_multiple_of(tp) || is_shared && tp.is_multiple_of(count);
             if !fits {
                 let most = (1..=tp).rev().find(|&ranks| {
                     let all = stack.kinds.iter().flat_map(LayerKind::divided);
@@ -114,6 +151,34 @@ impl Service {
             return Err(Diagnostic::new(title).with_help("leave `--sparsity` out"));
         }
         Ok(())
+    }
+
+    /// Refuses chips that cannot share experts out.
+    fn check_layered_experts(&self, stack: &Stack) -> Result<(), Diagnostic> {
+        let (Some(ExpertRanks { tensor, groups, .. }), Some(of)) = (self.expert_ranks, stack.experts()) else {
+            return Ok(());
+        };
+        let chips = self.parallel.tp * self.parallel.dp;
+        if tensor.checked_mul(groups) != Some(chips) {
+            let title = format!("{tensor} x {groups} chips share the experts out, tp x dp are {chips}");
+            return Err(Diagnostic::new(title));
+        }
+        let pairs = [
+            (groups, "groups of chips", of.experts.count, "experts of a layer"),
+            (tensor, "chips", of.experts.width, EXPERT_COLUMNS),
+        ];
+        match pairs.into_iter().find(|(divisor, _, count, _)| *divisor == 0 || !count.is_multiple_of(*divisor)) {
+            None => Ok(()),
+            Some((divisor, whose, count, what)) => {
+                Err(Diagnostic::new(format!("{divisor} {whose} do not divide the {count} {what}")))
+            }
+        }
+    }
+
+    /// Layers of a stage that have experts.
+    pub(super) fn layers_with_experts(&self, stack: &Stack, stage: u64) -> u64 {
+        let kinds = self.kinds_on_chip(stack, stage);
+        kinds.iter().filter(|(kind, _)| matches!(kind.feed, Feed::Experts(_))).map(|(_, count)| count).sum()
     }
 
     /// Blocks of a stage.
@@ -154,12 +219,18 @@ impl Service {
 
     fn layered_bytes(&self, stack: &Stack, stage: u64) -> WeightBytes {
         let part = self.layers_on_chip(stack, stage);
+        let groups = self.ranks_of_experts().groups;
         let mut sum = WeightBytes::default();
         for (kind, count) in part.kinds.iter().zip(part.all_counts()).filter(|(_, count)| *count > 0) {
             let vectors = kind.vectors() + kind.wide_norms() * part.norm_elements() + part.stream_elements(kind);
             sum.copied += count * ELEMENT * vectors;
-            for matrix in kind.matrices(part.hidden) {
+            for mut matrix in kind.matrices(part.hidden) {
                 let format = kind.format_of(matrix.name);
+                if matrix.name.starts_with(OF_EXPERTS) {
+                    // Groups of chips have experts of their own, of which a token meets as many as of others.
+                    matrix.copies /= groups.max(1);
+                    matrix.met = (matrix.met / groups.max(1)).min(matrix.copies);
+                }
                 let bytes = count * bytes_of(&matrix, matrix.copies, format);
                 if matrix.is_divided {
                     sum.divided += bytes;
@@ -277,6 +348,22 @@ impl Service {
             attended.max(fed)
         };
         part.kinds.iter().map(of_kind).max().unwrap_or(0).max(part.streams * part.hidden)
+    }
+
+    /// The format of products with a matrix that is stored so, in the data type of products if not given.
+    pub(super) fn format_of_stored(&self, stored: Option<&str>) -> ProductFormat {
+        let plain = ProductFormat::Plain(Dtype::Bf16);
+        let Some(stored) = stored else { return plain };
+        match (stored, &self.activations) {
+            ("nvfp4", Some(_)) => ProductFormat::Nvfp4,
+            ("mxfp4", Some(_)) => ProductFormat::Mxfp4Mxfp8,
+            ("nvfp4" | "mxfp4" | "int4", _) => ProductFormat::Mxfp4Weights,
+            ("fp8_block", Some(_)) => ProductFormat::Fp8Block,
+            (_, Some(of)) if of.is_by_token => ProductFormat::Fp8Block,
+            (_, Some(of)) => ProductFormat::named(&of.dtype).unwrap_or(plain),
+            // Expanded as they are read.
+            (_, None) => ProductFormat::ByteWeights,
+        }
     }
 
     /// Tokens of a prompt, filled up to whole chunks of recurrences and runs of compressed keys.

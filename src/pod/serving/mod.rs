@@ -7,6 +7,7 @@ mod chip;
 mod divided;
 mod experts;
 mod grid;
+mod kinds;
 mod layered;
 mod library;
 mod memory;

@@ -2,7 +2,9 @@
 //! generative models*, OSDI 2022): requests join and leave between steps of the model, first come, first served.
 //!
 //! A request is admitted when the caches of its whole prompt and answer fit beside those of the requests that run, so that
-//! none is ever interrupted. The prompts of an iteration's new requests take their prefill one after the other, then those
+//! none is ever interrupted; or when its prompt fits, and where caches that grow find no room the last that was admitted loses its
+//! place and is made again from its prompt and the tokens that it has (Kwon et al., *Efficient memory management for large language
+//! model serving with `PagedAttention`*, SOSP 2023). The prompts of an iteration's new requests take their prefill one after the other, then those
 //! that run get a token each; or parts of prompts go with the tokens, in one pass.
 
 use std::collections::VecDeque;
@@ -46,6 +48,8 @@ pub struct Limits {
     pub concurrency: Option<u64>,
     /// While prompts start, requests that run wait: an iteration has prompts or tokens.
     pub prompts_first: bool,
+    /// Requests have the room of the tokens that they have, in place of that of all they will have.
+    pub grows_caches: bool,
     /// Seconds of the engine's front end for each request before it can start, one request after the other.
     pub request_s: f64,
     /// Seconds beside that, for many requests at a time.
@@ -53,9 +57,14 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Units that a request reserves.
+    /// Units that a whole request takes.
     fn units(&self, request: &Request) -> u64 {
         self.size.units(request.prompt + request.output)
+    }
+
+    /// Units of room that are kept free of new requests where caches grow: a hundredth [M vLLM's watermark].
+    fn kept_free(&self) -> u64 {
+        if self.grows_caches { self.kv_tokens / 100 } else { 0 }
     }
 
     /// Tokens of a prompt whose keys and values are at hand; at least one is not.
@@ -177,8 +186,12 @@ struct Replica<'r> {
     sent: Vec<f64>,
     /// Seconds at which the front end has each of these ready to start.
     arrivals: Vec<f64>,
-    /// The first request that is not admitted.
+    /// The first request that was never admitted.
     next: usize,
+    /// Requests that lost their places, the first that came first.
+    again: VecDeque<usize>,
+    /// Tokens of each request's answer that it had when it lost its place.
+    made: Vec<u64>,
     now_s: f64,
     /// Requests that have their first token.
     active: Vec<Active>,
@@ -212,6 +225,8 @@ impl<'r> Replica<'r> {
             sent,
             arrivals: Vec::new(),
             next: 0,
+            again: VecDeque::new(),
+            made: vec![0; requests.len()],
             now_s: 0.0,
             active: Vec::new(),
             held: 0,
@@ -238,31 +253,76 @@ impl<'r> Replica<'r> {
         }
     }
 
+    /// Tokens that a request starts with: its prompt, and those of its answer that it had before.
+    fn begins_with(&self, index: usize) -> u64 {
+        self.requests[index].prompt + self.made[index]
+    }
+
+    /// Units of room that a request takes as it starts.
+    fn taken(&self, index: usize) -> u64 {
+        if self.limits.grows_caches {
+            return self.limits.size.units(self.begins_with(index));
+        }
+        self.limits.units(&self.requests[index])
+    }
+
+    /// The next request that can start by now, if there is one, and whether it lost its place before.
+    fn waiting(&self) -> Option<(usize, bool)> {
+        let first = self.arrivals.get(self.next).filter(|&&arrival_s| arrival_s <= self.now_s).map(|_| self.next);
+        self.again.front().map(|&index| (index, true)).or(first.map(|index| (index, false)))
+    }
+
     /// Requests that start now: as many as have arrived and fit.
-    fn admitted(&mut self) -> std::ops::Range<usize> {
-        let from = self.next;
-        let begun = (self.active.len() + self.filling.len()) as u64;
+    fn admitted(&mut self) -> Vec<usize> {
+        let begun = self.active.len() + self.filling.len();
         // With parts of prompts those that are admitted fill the next pass, and no more.
-        let mut left: u64 = self.filling.iter().map(|&(index, done)| self.requests[index].prompt - done).sum();
-        let mut prompts = 0;
-        while let (Some(request), Some(&arrival_s)) = (self.requests.get(self.next), self.arrivals.get(self.next)) {
-            let admitted = (self.next - from) as u64;
+        let mut left: u64 = self.filling.iter().map(|&(index, done)| self.begins_with(index) - done).sum();
+        let (mut prompts, mut list) = (0, Vec::new());
+        while let Some((index, is_again)) = self.waiting() {
+            let tokens = self.begins_with(index);
             let starts = match self.limits.chunk {
                 Some(chunk) => left < chunk,
-                None => admitted == 0 || prompts + request.prompt <= self.limits.prefill_tokens,
+                None => list.is_empty() || prompts + tokens <= self.limits.prefill_tokens,
             };
-            let fits = begun + admitted < self.limits.users
-                && self.reserved + self.limits.units(request) <= self.limits.kv_tokens
+            // An empty replica takes whatever fits it.
+            let kept_free = if begun + list.len() == 0 { 0 } else { self.limits.kept_free() };
+            let fits = ((begun + list.len()) as u64) < self.limits.users
+                && self.reserved + self.taken(index) + kept_free <= self.limits.kv_tokens
                 && starts;
-            if arrival_s > self.now_s || !fits {
+            if !fits {
                 break;
             }
-            prompts += request.prompt;
-            left += request.prompt - self.limits.cached(request.prompt);
-            self.reserved += self.limits.units(request);
-            self.next += 1;
+            prompts += tokens;
+            left += tokens - self.cached(index);
+            self.reserved += self.taken(index);
+            if is_again {
+                self.again.pop_front();
+            } else {
+                self.next += 1;
+            }
+            list.push(index);
         }
-        from..self.next
+        list
+    }
+
+    /// Tokens of a request's start whose keys and values are at hand.
+    fn cached(&self, index: usize) -> u64 {
+        self.limits.cached(self.requests[index].prompt)
+    }
+
+    /// Where caches that grew have no room, the last requests that started lose their places until there is some.
+    fn make_room(&mut self) {
+        while self.limits.grows_caches && self.reserved > self.limits.kv_tokens && self.active.len() > 1 {
+            let Some(lost) = self.active.pop() else { break };
+            let request = &self.requests[lost.index];
+            let made = request.output - lost.left;
+            self.made[lost.index] = made;
+            // The last token is in no cache.
+            let held = request.prompt + made - 1;
+            self.held -= held;
+            self.reserved -= self.limits.size.units(held);
+            self.again.push_front(lost.index);
+        }
     }
 
     /// One iteration; whether there was one.
@@ -293,14 +353,17 @@ impl<'r> Replica<'r> {
             let given = self.limits.drafted.as_ref().map_or(1, |drafted| drafted.given(&mut self.rng)).min(active.left);
             active.left -= given;
             self.held += given;
+            self.reserved += if self.limits.grows_caches && self.limits.size.grows { given } else { 0 };
             self.done.tokens += given;
         }
         for index in begun {
-            let request = &self.requests[index];
-            self.first_s[index] = self.now_s;
+            let made = self.made[index];
+            if made == 0 {
+                self.first_s[index] = self.now_s;
+            }
             self.done.tokens += 1;
-            self.held += request.prompt;
-            self.active.push(Active { index, left: request.output - 1 });
+            self.held += self.begins_with(index);
+            self.active.push(Active { index, left: self.requests[index].output - made - 1 });
         }
         self.done.served += self.active.len() as u64;
         self.sample();
@@ -313,8 +376,9 @@ impl<'r> Replica<'r> {
             let request = &requests[active.index];
             self.last_s[active.index] = now_s;
             // The last token needs no keys and values: nothing follows it.
-            self.held -= request.prompt + request.output - 1;
-            self.reserved -= limits.units(request);
+            let held = request.prompt + request.output - 1;
+            self.held -= held;
+            self.reserved -= if limits.grows_caches { limits.size.units(held) } else { limits.units(request) };
             false
         });
         if limits.concurrency.is_some() {
@@ -322,32 +386,33 @@ impl<'r> Replica<'r> {
             self.sent.resize((self.sent.len() + answered).min(requests.len()), now_s);
             self.received();
         }
+        self.make_room();
         true
     }
 
     /// New requests take their prefill alone, one after the other, before a step of those that run.
-    fn apart(&self, admitted: std::ops::Range<usize>, context: f64) -> (Cost, Vec<usize>) {
+    fn apart(&self, admitted: Vec<usize>, context: f64) -> (Cost, Vec<usize>) {
         let mut cost = Cost::default();
-        for request in &self.requests[admitted.clone()] {
-            cost = cost.plus(self.grid.prefill_behind(self.limits.cached(request.prompt), request.prompt));
+        for &index in &admitted {
+            cost = cost.plus(self.grid.prefill_behind(self.cached(index), self.begins_with(index)));
         }
         let waits = self.limits.prompts_first && !admitted.is_empty();
         if !self.active.is_empty() && !waits {
             cost = cost.plus(self.grid.decode(self.active.len() as u64, context));
         }
-        (cost, admitted.collect())
+        (cost, admitted)
     }
 
     /// Parts of prompts go with the tokens of those that run, the first that came first; and the prompts that end.
-    fn mixed(&mut self, admitted: std::ops::Range<usize>, context: f64) -> (Cost, Vec<usize>) {
+    fn mixed(&mut self, admitted: Vec<usize>, context: f64) -> (Cost, Vec<usize>) {
         for index in admitted {
-            let done = self.limits.cached(self.requests[index].prompt);
+            let done = self.cached(index);
             self.filled += done;
             self.filling.push_back((index, done));
         }
         let (mut budget, mut chunks, mut begun) = (self.limits.chunk.unwrap_or(0), Vec::new(), Vec::new());
         while let Some((index, done)) = self.filling.front_mut().filter(|_| budget > 0) {
-            let prompt = self.requests[*index].prompt;
+            let prompt = self.requests[*index].prompt + self.made[*index];
             let tokens = budget.min(prompt - *done);
             let ends = *done + tokens == prompt;
             chunks.push(Chunk { tokens, before: *done, ends });

@@ -50,6 +50,8 @@ impl Service {
             ProductFormat::Nvfp4 if multiplies_four_bits => narrow(format.name(), fp8, false),
             ProductFormat::Nvfp4 => (Some(StorageFormat::new(format.name())), None),
             ProductFormat::Mxfp4Weights => (Some(StorageFormat::new("mxfp4")), None),
+            ProductFormat::Mxfp4Mxfp8 => narrow("mxfp4", fp8, false),
+            ProductFormat::ByteWeights => (Some(StorageFormat::new(fp8)), None),
         };
     }
 

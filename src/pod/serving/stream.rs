@@ -158,7 +158,10 @@ pub fn stream(
     let kv_tokens = policy.kv_tokens.map_or(room.0, |tokens| tokens.min(room.1));
     // More users than have room, or than there are requests, never run at one time.
     let size = service.request_size();
-    let least = requests.iter().map(|request| size.units(request.prompt + request.output)).min().unwrap_or(1).max(1);
+    // Where caches grow, as many may run as have begun.
+    let grows = stack.scheduler.grows_caches;
+    let least = |request: &Request| size.units(request.prompt + if grows { 1 } else { request.output });
+    let least = requests.iter().map(least).min().unwrap_or(1).max(1);
     let able = runs_at_once.min((kv_tokens / least).max(1));
     let drafted = speculation.map(|of| Drafted { tokens: of.tokens, accept: of.accept, seed: policy.seed });
     let limits = Limits { size, drafted, ..policy.limits(stack, kv_tokens) };
@@ -328,6 +331,7 @@ impl Policy {
             drafted: None,
             concurrency: None,
             prompts_first: stack.scheduler.prompts_first,
+            grows_caches: stack.scheduler.grows_caches,
             request_s: stack.request_us / 1e6,
             first_s: stack.first_us / 1e6,
         }

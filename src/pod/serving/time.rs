@@ -70,6 +70,11 @@ impl Cost {
         Self { seconds: self.seconds + other.seconds, joules: self.joules + other.joules }
     }
 
+    /// So many times this.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self { seconds: self.seconds * factor, joules: self.joules * factor }
+    }
+
     /// What this takes beyond the other, and no less than nothing.
     pub(super) fn beyond(self, other: Self) -> Self {
         Self { seconds: (self.seconds - other.seconds).max(0.0), joules: (self.joules - other.joules).max(0.0) }

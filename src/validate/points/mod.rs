@@ -3,6 +3,7 @@
 //! Rows that differ in lengths and users alone share one grid of step times, which is simulated once; each row is then a replay of
 //! its closed loop on it. What is done is kept in a journal, so that a run that was stopped goes on.
 
+mod formats;
 mod journal;
 mod plan;
 mod report;

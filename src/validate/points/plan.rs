@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::formats::{self, Stored};
 use super::row::{Row, Serving, Workers};
 use crate::arch::{AnyChip, Gpu};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
-use crate::model::StorageFormat;
+use crate::model::{ExpertLoad, Stack as Layers, StorageFormat};
 use crate::pod::{
     self, Divided, ExpertRanks, Grid, LoopRequests, Parallel, Policy, Range, Request, Server, Service, Stack,
     StackKind, System, Transfer, WorkerPool,
@@ -17,8 +18,8 @@ use crate::units::Dtype;
 pub struct Sources<'s> {
     /// The system of a name in a file.
     pub system: &'s (dyn Fn(&str) -> Result<System, Diagnostic> + Sync),
-    /// The model of a name in a file, in one part.
-    pub model: &'s (dyn Fn(&str) -> Result<Service, Diagnostic> + Sync),
+    /// The model of a name and a precision in a file, in one part.
+    pub model: &'s (dyn Fn(&str, &str) -> Result<Service, Diagnostic> + Sync),
 }
 
 /// Requests of each user of a closed loop: the first are all at once, as the benchmarks that measured begin.
@@ -161,13 +162,23 @@ pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &
         "sglang" => StackKind::Sglang,
         other => return Err(Diagnostic::new(format!("the engine {other:?} is not modelled"))),
     };
-    let stack = system.stacks.iter().find(|stack| stack.kind == kind);
-    let stack = stack.ok_or_else(|| Diagnostic::new(format!("{} has no stack {:?}", system.name, kind.name())))?;
+    let engine = system.stacks.iter().find(|stack| stack.kind == kind);
+    let engine = engine.ok_or_else(|| Diagnostic::new(format!("{} has no stack {:?}", system.name, kind.name())))?;
     let mut service = model.clone();
-    let has_experts = service.architecture.extras.experts.is_some();
+    let has_experts = match &service.stack {
+        Some(stack) => stack.experts().is_some(),
+        None => service.architecture.extras.experts.is_some(),
+    };
     // Replicas without experts have nothing to do with each other: one stands for all.
     let dp = if has_experts { workers.dp } else { 1 };
     service.parallel = Parallel { tp: workers.tp, pp: workers.pp, dp, ..Parallel::default() };
+    if let Some(stack) = service.stack.clone() {
+        layer_by_layer(row, (workers, dp), (system, &stack), &mut service)?;
+        if engine.expert_skew > 0.0 {
+            service.expert_load = ExpertLoad::Zipf(engine.expert_skew);
+        }
+        return Ok(Setup { system: Arc::clone(system), stack: engine.clone(), service });
+    }
     in_precision(row, system, &mut service)?;
     if has_experts {
         let AnyChip::Gpu(gpu) = &system.chip else { return Err(Diagnostic::new("experts are served on GPUs only")) };
@@ -177,7 +188,37 @@ pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &
         service.expert_ranks = Some(ExpertRanks { tensor, groups, format: expert_format(row, gpu, &service)? });
     }
     service.check()?;
-    Ok(Setup { system: Arc::clone(system), stack: stack.clone(), service })
+    Ok(Setup { system: Arc::clone(system), stack: engine.clone(), service })
+}
+
+/// Sets formats and the division of experts of a model that is served by its layers.
+fn layer_by_layer(
+    row: &Row,
+    (workers, dp): (&Workers, u64),
+    (system, stack): (&System, &Layers),
+    service: &mut Service,
+) -> Result<(), Diagnostic> {
+    let AnyChip::Gpu(gpu) = &system.chip else {
+        return Err(Diagnostic::new(format!("{} has no GPUs", system.name)));
+    };
+    let Stored { stack, activations } = formats::stored(row, gpu, stack)?;
+    // Keys and values as the checkpoint says; of those whose precision it is not, as a file of it would.
+    let is_of_nvfp4 = stack.kinds.iter().flat_map(|kind| &kind.formats).any(|(_, format)| format.format == "nvfp4");
+    let is_scaled = is_of_nvfp4 && activations.is_some();
+    if is_scaled {
+        service.storage.cache = Some(StorageFormat::new("fp8_e4m3"));
+    }
+    service.activations = activations;
+    service.storage.weights = None;
+    if stack.experts().is_some() {
+        // Files that name one of the two divisions leave the other to follow from the chips.
+        let groups = workers.expert_ep.max(1);
+        let tensor = (workers.tp * dp).checked_div(groups).unwrap_or(1).max(1);
+        // The format of each layer's experts is that of their matrices.
+        service.expert_ranks = Some(ExpertRanks { tensor, groups, format: ProductFormat::Plain(Dtype::Bf16) });
+    }
+    service.stack = Some(Arc::new(stack));
+    service.check()
 }
 
 /// Sets how matrices are stored and multiplied.

@@ -162,15 +162,19 @@ fn serving(line: &Line) -> Result<Serving, Diagnostic> {
             if matches!(line.text(&column), "" | "0") { Ok(1) } else { line.count(&column) }
         };
         let tp = line.count(&format!("{prefix}tp_size"))?;
-        let dp = or_one("attention_dp_size")?;
+        let pp = or_one("pp_size")?;
+        let (expert_tp, expert_ep) = (or_one("moe_tp_size")?, or_one("moe_ep_size")?);
+        // Where the replicas of the attention are not said they follow from the chips that share the experts out.
+        let is_said = !matches!(line.text(&format!("{prefix}attention_dp_size")), "" | "0");
+        let dp = if is_said { or_one("attention_dp_size")? } else { (expert_tp * expert_ep / tp).max(1) };
         Ok(Workers {
             count: or_one("num_workers")?,
             batch: line.count(&format!("{prefix}batch_size"))?,
             tp,
-            pp: or_one("pp_size")?,
+            pp,
             dp,
-            expert_tp: or_one("moe_tp_size")?,
-            expert_ep: or_one("moe_ep_size")?,
+            expert_tp,
+            expert_ep,
         })
     };
     if !is_divided(line) {

@@ -65,11 +65,13 @@ impl Points {
         let mut setups: BTreeMap<String, (Setup, Vec<Wanted>)> = BTreeMap::new();
         let mut apart: Vec<(usize, Box<TwoKinds>, String)> = Vec::new();
         let mut systems: BTreeMap<&str, Result<Arc<System>, Diagnostic>> = BTreeMap::new();
-        let mut models: BTreeMap<&str, Result<Service, Diagnostic>> = BTreeMap::new();
+        let mut models: BTreeMap<(&str, &str), Result<Service, Diagnostic>> = BTreeMap::new();
         for (at, row) in self.rows.iter().enumerate() {
             let Ok(row) = row else { continue };
             let system = systems.entry(&row.system).or_insert_with(|| (sources.system)(&row.system).map(Arc::new));
-            let model = models.entry(&row.model).or_insert_with(|| (sources.model)(&row.model));
+            let model = models
+                .entry((&row.model, &row.precision))
+                .or_insert_with(|| (sources.model)(&row.model, &row.precision));
             let planned = match (system, model) {
                 (Ok(system), Ok(model)) => plan::planned(row, system, model),
                 (Err(error), _) | (_, Err(error)) => Err(error.clone()),
