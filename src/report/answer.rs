@@ -27,13 +27,7 @@ pub fn screen_of(workload: &Workload, sides: &[Side<'_>], document: &Document) -
     for (side, label) in sides.iter().zip(["chip      ", "against   "]) {
         screen.line(&format!("{label}{}", describe::chip_at(side.chip, compared.work.dtype)));
     }
-    let mut fidelities: Vec<&str> = compared.runs.iter().map(|(.., run)| run.fidelity.name()).collect();
-    fidelities.dedup();
-    screen.line(&format!(
-        "workload  {}, fidelity {}",
-        describe::workload_as(workload, &compared.work),
-        fidelities.join(" and ")
-    ));
+    screen.line(&format!("workload  {}", describe::workload_as(workload, &compared.work)));
     screen.gap();
     let verdicts = compared.verdicts();
     for (verdict, range) in &verdicts {

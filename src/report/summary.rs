@@ -148,9 +148,9 @@ impl<'a> Compared<'a> {
         self.pairs().into_iter().map(told).collect()
     }
 
-    /// The first row: names of the runs, and of their ratios.
-    fn table(&self) -> Table {
-        let mut header = vec![String::new()];
+    /// The first row: names of the runs, and of their ratios, behind a first cell.
+    fn table(&self, first: String) -> Table {
+        let mut header = vec![first];
         header.extend(self.headers.iter().cloned());
         if let Some((last, others)) = self.headers.split_last().filter(|_| self.is_compared) {
             let over = if last.contains('\n') { "\n/ " } else { " / " };
@@ -182,7 +182,9 @@ impl<'a> Compared<'a> {
 
     /// The rows that decide, a line each.
     pub(super) fn deciding(&self) -> String {
-        let mut table = self.table();
+        let mut fidelities: Vec<&str> = self.runs.iter().map(|(.., run)| run.fidelity.name()).collect();
+        fidelities.dedup();
+        let mut table = self.table(format!("fidelity {}", fidelities.join(", ")));
         let [rate, _] =
             self.tokens.map(|tokens| token_rows(tokens, &self.figures, self.is_compared)).unwrap_or_default();
         if !rate.is_empty() {
@@ -208,7 +210,7 @@ pub(super) fn summary(of: &Compared<'_>) -> String {
         metrics_of(&RunView { figures, outcome, tokens })
     };
     let metrics: Vec<IndexMap<&'static str, MetricValue>> = runs.iter().zip(figures).map(view).collect();
-    let mut table = of.table();
+    let mut table = of.table(String::new());
     if let Some(tokens) = tokens {
         for cells in token_rows(tokens, figures, is_compared) {
             table.add_row(cells);
