@@ -76,7 +76,8 @@ fn two_chips_stand_side_by_side() {
 
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().to_str().expect("a path");
-    let table = stdout(&["compare", "--arch", "arch/sn10.toml", "--against", A100, "--workload", TINY, "--out", out]);
+    let words = ["compare", "--arch", "arch/sn10.toml", "--against", A100, "--workload", TINY, "--out", out, "--full"];
+    let table = stdout(&words);
     for expected in
         ["against   A100-80GB: 108 SMs", "SN10 kbk", "SN10 epilogue is", "A100-80GB fused", "on SN10", "on A100-80GB"]
     {

@@ -156,7 +156,7 @@ const SMALL: [&str; 8] = [
 #[test]
 fn explain_says_what_bounds_and_what_would_help() {
     let arguments = [&["explain"][..], &TINY, &SMALL].concat();
-    let text = succeeds(&arguments);
+    let text = succeeds(&[&arguments[..], &["--full"]].concat());
     for wanted in ["Kernel by kernel: ", "Fused: ", "is bound by ", "One more of each resource", "mm2 (estimate)"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }

@@ -497,10 +497,12 @@ impl Trial<'_, '_> {
         let mut measured = self.context.measure(section, most_cycles, trial);
         if let Measurement::Unknown { work, all_work, .. } = measured {
             self.evaluated.work += work;
-            if all_work > left - work {
+            // A run may take a little more than it was given.
+            let rest = left.saturating_sub(work);
+            if all_work > rest {
                 return measured;
             }
-            measured = self.context.measure(section, most_cycles, left - work);
+            measured = self.context.measure(section, most_cycles, rest);
         }
         self.evaluated.work += match &measured {
             Measurement::Takes(_, run) => run.work,
@@ -514,15 +516,15 @@ impl Trial<'_, '_> {
         self.limits.work.saturating_sub(self.evaluated.work)
     }
 
-    /// Whether the work is spent, or has long gained nothing and promises nothing.
+    /// Whether the work is spent, or has long gained nothing and no gain is expected.
     fn is_spent(&self) -> bool {
         let Evaluated { work, work_at_gain, .. } = self.evaluated;
-        let is_patient = || work - work_at_gain < self.patience() || self.is_promising();
+        let is_patient = || work - work_at_gain < self.patience() || self.is_gain_expected();
         self.context.measures && (self.work_left() == 0 || !is_patient())
     }
 
     /// Whether one that waits is expected to be faster than the best by more than mappings take longer than expected.
-    fn is_promising(&self) -> bool {
+    fn is_gain_expected(&self) -> bool {
         let least = self.evaluated.frontier.least_expected_of_run().unwrap_or(u64::MAX);
         let best = self.evaluated.best.as_ref().map_or(u64::MAX, Routed::score);
         (least as f64) * PARAMS.evaluation.as_estimated < best as f64
