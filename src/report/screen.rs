@@ -109,7 +109,9 @@ impl Screen {
         if !rest.is_empty() {
             lines.push(format!("--full prints {}", rest.join(" and ")));
         }
-        lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+        let mut text = lines.iter().map(|line| line.trim_end()).collect::<Vec<&str>>().join("\n");
+        text.push('\n');
+        text
     }
 }
 

@@ -109,7 +109,7 @@ pub(super) struct Compared<'a> {
     /// Tokens that a run handles, of a language model.
     tokens: Option<u64>,
     /// Whether all runs are compared with the last; of two chips, each mode on the first is with the same on the second.
-    is_compared: bool,
+    with_last: bool,
     chips: usize,
 }
 
@@ -123,14 +123,14 @@ impl<'a> Compared<'a> {
         } else {
             runs.iter().map(|(name, ..)| name.clone()).collect()
         };
-        let is_compared = sides.len() == 1 || runs.len() == 2;
-        Self { work, figures, headers, tokens: tokens(workload), is_compared, chips: sides.len(), runs }
+        let with_last = sides.len() == 1 || runs.len() == 2;
+        Self { work, figures, headers, tokens: tokens(workload), with_last, chips: sides.len(), runs }
     }
 
     /// Runs that are compared, the one before first.
     fn pairs(&self) -> Vec<(usize, usize)> {
         let runs = &self.runs;
-        if self.is_compared {
+        if self.with_last {
             return (1..runs.len()).map(|before| (before - 1, runs.len() - 1)).collect();
         }
         let split = runs.len() / self.chips.max(1);
@@ -152,7 +152,7 @@ impl<'a> Compared<'a> {
     fn table(&self, first: String) -> Table {
         let mut header = vec![first];
         header.extend(self.headers.iter().cloned());
-        if let Some((last, others)) = self.headers.split_last().filter(|_| self.is_compared) {
+        if let Some((last, others)) = self.headers.split_last().filter(|_| self.with_last) {
             let over = if last.contains('\n') { "\n/ " } else { " / " };
             header.extend(others.iter().map(|name| format!("{name}{over}{last}")));
         }
@@ -163,8 +163,7 @@ impl<'a> Compared<'a> {
     fn cells(&self, Row(label, show, measure): &Row) -> Vec<String> {
         let mut cells = vec![(*label).to_owned()];
         cells.extend(self.figures.iter().map(show));
-        if let (Some((last, others)), Some(measure)) = (self.figures.split_last().filter(|_| self.is_compared), measure)
-        {
+        if let (Some((last, others)), Some(measure)) = (self.figures.split_last().filter(|_| self.with_last), measure) {
             cells.extend(others.iter().map(|run| ratio(measure(run), measure(last))));
         }
         cells
@@ -185,8 +184,7 @@ impl<'a> Compared<'a> {
         let mut fidelities: Vec<&str> = self.runs.iter().map(|(.., run)| run.fidelity.name()).collect();
         fidelities.dedup();
         let mut table = self.table(format!("fidelity {}", fidelities.join(", ")));
-        let [rate, _] =
-            self.tokens.map(|tokens| token_rows(tokens, &self.figures, self.is_compared)).unwrap_or_default();
+        let [rate, _] = self.tokens.map(|tokens| token_rows(tokens, &self.figures, self.with_last)).unwrap_or_default();
         if !rate.is_empty() {
             table.add_row(rate);
         }
@@ -205,7 +203,7 @@ impl<'a> Compared<'a> {
 
 /// Figures of the runs side by side; if they are compared, also those of each run over those of the last.
 pub(super) fn summary(of: &Compared<'_>) -> String {
-    let &Compared { tokens, ref figures, is_compared, ref runs, .. } = of;
+    let &Compared { tokens, ref figures, with_last: is_compared, ref runs, .. } = of;
     let view = |((_, _, outcome), figures): (&(String, &dyn Device, &Outcome), _)| {
         metrics_of(&RunView { figures, outcome, tokens })
     };
