@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::human::{bytes, count, si};
+use super::human::{bytes, count, shorten, si};
 use super::pod::{Document, ParallelEntry, PodReport, SCHEMA, SystemEntry};
 use super::screen::Screen;
 use super::text_table::{align_left, new_table};
@@ -115,7 +115,7 @@ impl SearchReport<'_> {
             if list.is_empty() {
                 continue;
             }
-            let _ = write!(text, "{}\n\n", listed(title, list));
+            let _ = write!(text, "{}\n\n", listed(title, list, None));
         }
         if let Some(report) = self.report() {
             text += &report.table();
@@ -139,7 +139,7 @@ impl SearchReport<'_> {
         let others = &self.found.others[..self.found.others.len().min(MOST_SHOWN - best.len().min(MOST_SHOWN - 1))];
         for (title, list) in [("the best", best), ("nearest of other shapes", others)] {
             if !list.is_empty() {
-                screen.table(&listed(title, list));
+                screen.table(&listed(title, list, Some(NARROW)));
             }
         }
         screen.remarks(self.report().iter().flat_map(|report| &report.step.notes).map(String::as_str));
@@ -175,14 +175,21 @@ impl SearchReport<'_> {
 /// Candidates that a screen shows, of the best and of those nearest to them.
 const MOST_SHOWN: usize = 9;
 
-/// Candidates, one a line.
-fn listed(title: &str, list: &[Candidate]) -> String {
+/// Columns of a decomposition and of a reason on a screen.
+const NARROW: [usize; 2] = [56, 40];
+
+/// Candidates, one a line; in narrow columns their decompositions and reasons lose their middles.
+fn listed(title: &str, list: &[Candidate], narrow: Option<[usize; 2]>) -> String {
     let mut table = new_table(["step", title, "memory", "why"].map(str::to_owned).to_vec());
     align_left(&mut table, 1);
     align_left(&mut table, 3);
     for of in list {
         let step = of.step_s.map_or_else(|| "-".to_owned(), |seconds| si(seconds, "s"));
-        table.add_row(vec![step, decomposition(&of.job), bytes(of.peak), of.why.clone()]);
+        let (mut parallel, mut why) = (decomposition(&of.job), of.why.clone());
+        if let Some([of_parallel, of_why]) = narrow {
+            (parallel, why) = (shorten(&parallel, of_parallel), shorten(&why, of_why));
+        }
+        table.add_row(vec![step, parallel, bytes(of.peak), why]);
     }
     table.trim_fmt()
 }
