@@ -21,7 +21,7 @@ def test_compare_is_the_command_lines_json(cli):
     result = rs.compare("sn10", "tiny-mlp")
     assert result.to_json() == text
     assert result.to_dict() == json.loads(text)
-    assert str(result) == cli("compare", "--arch", "sn10", "--workload", "tiny-mlp")
+    assert str(result) == cli("compare", "--arch", "sn10", "--workload", "tiny-mlp", "--full")
 
 
 @pytest.mark.parametrize("mode", ["kbk", "epilogue", "fused"])
