@@ -8,8 +8,8 @@ use crate::model::StorageFormat;
 /// What chooses modules.
 #[derive(Debug, Clone)]
 enum Choice {
-    /// Modules whose names hold the text as the end of a part: `gate` takes `mlp.gate` and not `experts.0.gate_proj`, as in Hugging Face
-    /// Transformers.
+    /// Modules whose names hold the text as the end of a part, as Hugging Face Transformers takes it: `gate` takes `mlp.gate` and not
+    /// `experts.0.gate_proj`.
     Holds(String),
     /// The module of this name, and those inside it.
     Named(String),

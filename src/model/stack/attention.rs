@@ -84,7 +84,7 @@ pub struct Indexer {
 pub struct LatentAttention {
     /// Heads.
     pub heads: u64,
-    /// Its widths.
+    /// Widths of its compressed keys, values and queries.
     pub latent: Latent,
     /// What chooses tokens, if something does.
     pub indexer: Option<Indexer>,

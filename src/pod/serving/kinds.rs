@@ -96,8 +96,8 @@ impl Layer<'_> {
         Ok(kernels.sum)
     }
 
-    /// Attention with heads: one product makes queries, keys, values and gates; norms and rotation are a kernel, in prompts that of
-    /// attention's call.
+    /// Attention with heads: one product makes queries, keys, values and gates; norms and rotation are a kernel, in
+    /// prompts that of the call of attention.
     fn heads(&self, kernels: &mut Kernels<'_>, of: &HeadAttention, pass: &Pass) -> Result<(), Diagnostic> {
         let rows = pass.work.rows(pass.users, pass.tokens);
         let HeadAttention { heads, kv_heads, key, .. } = *of;

@@ -78,7 +78,7 @@ pub(super) struct LatentBlock<'f> {
     pub(super) hidden: u64,
     /// Heads of the chip.
     pub(super) heads: u64,
-    /// Its widths.
+    /// Widths of its compressed keys, values and queries.
     pub(super) latent: Latent,
     /// What chooses tokens, if something does.
     pub(super) indexer: Option<Indexer>,
