@@ -19,40 +19,22 @@
 //!
 //! What is modelled and what is not: `docs/timing-model.md`. How the code is laid out: `ARCHITECTURE.md`.
 
-#[cfg(not(target_pointer_width = "64"))]
-compile_error!("rdusim counts bytes and cycles in 64-bit words and is built for 64-bit hosts only");
-
 pub mod analysis;
-pub mod arch;
-mod bound;
-pub mod bsp;
 pub mod cli;
-pub mod compile;
-pub mod cost;
-pub mod cycle;
-pub mod diagnostics;
-pub mod fluid;
-pub mod gpu;
-pub mod import;
-pub mod index;
-pub mod input;
-pub mod interrupt;
-pub mod kernels;
-pub mod map;
-pub mod mode;
-pub mod model;
-pub mod outcome;
-pub mod pod;
-pub mod program;
-pub mod proof;
-pub mod report;
-pub mod saved;
-pub mod sim;
-pub mod sparsity;
 pub mod study;
-pub mod systolic;
-pub mod units;
-pub mod validate;
-pub mod verify;
-pub mod wafer;
-pub mod workload;
+
+pub use rdusim_base::id_type;
+pub use rdusim_base::{diagnostics, index, input, interrupt, mode, units};
+pub use rdusim_compile::{compile, saved};
+pub use rdusim_cost::{cost, proof};
+pub use rdusim_cycle as cycle;
+pub use rdusim_engines::{fluid, sim};
+pub use rdusim_graph::{arch, sparsity, workload};
+pub use rdusim_machines::{bsp, gpu, kernels, systolic, wafer};
+pub use rdusim_models::{import, model};
+pub use rdusim_outcome as outcome;
+pub use rdusim_pod as pod;
+pub use rdusim_program as program;
+pub use rdusim_report::{map, report};
+pub use rdusim_validate as validate;
+pub use rdusim_verify as verify;

@@ -1,9 +1,10 @@
 //! The invariants of `ARCHITECTURE.md` that the compiler does not see: read from the source.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::import_graph::ImportGraph;
+use super::sources::{Source, crates, sources};
 
 /// Longest file.
 const MOST_LINES: usize = 600;
@@ -209,9 +210,11 @@ const MODULES: [(&str, &[&str]); 34] = [
     ),
 ];
 
-/// A file of `src`, without its tests and comments.
+/// A file of the library, without its tests and comments, as if all modules stood in one crate.
 struct File {
-    /// Below `src`, with `/`.
+    /// From the root of the repository.
+    place: String,
+    /// Below one `src/`, with `/`.
     path: String,
     module: String,
     text: String,
@@ -219,37 +222,17 @@ struct File {
 }
 
 fn files() -> Vec<File> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut list = Vec::new();
-    let mut open = vec![source.clone()];
-    while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(&directory).expect("src is readable") {
-            let path: PathBuf = entry.expect("src is readable").path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                list.push(read(&source, &path));
-            }
-        }
-    }
-    assert!(list.len() > 50, "src was not found");
-    list
+    sources().into_iter().map(read).collect()
 }
 
-fn read(source: &Path, path: &Path) -> File {
-    let text = std::fs::read_to_string(path).expect("src is readable");
-    let parts: Vec<String> = path
-        .strip_prefix(source)
-        .expect("a file below src")
-        .iter()
-        .map(|part| part.to_str().expect("an ASCII name").to_owned())
-        .collect();
-    let lines = text.lines().count();
-    let tests_only = parts.iter().any(|part| matches!(part.as_str(), "tests" | "tests.rs" | "fixture.rs"));
-    let code = if tests_only { "" } else { text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default() };
+fn read(source: Source) -> File {
+    let lines = source.text.lines().count();
+    let tests_only = source.path.split('/').any(|part| matches!(part, "tests" | "tests.rs" | "fixture.rs"));
+    let code = source.in_one_crate.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code = if tests_only { "" } else { code };
     let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-    let module = parts[0].trim_end_matches(".rs").to_owned();
-    File { path: parts.join("/"), module, text: code.join("\n"), lines }
+    let module = source.module().to_owned();
+    File { text: code.join("\n"), place: source.place, path: source.path, module, lines }
 }
 
 /// First names behind each `crate::` of a text; of a list in braces, all of them.
@@ -296,32 +279,33 @@ fn modules_import_only_lower_modules() {
         assert!(imports.iter().all(|import| before.contains(import)), "{module} imports a module behind it");
     }
     for file in files() {
-        if matches!(file.module.as_str(), "lib" | "main") {
+        // `tests` is what a crate of several modules tests of them together.
+        if matches!(file.module.as_str(), "main" | "tests") {
             continue;
         }
         let Some(allowed) = allowed.get(file.module.as_str()) else {
-            panic!("src/{}: module `{}` is not in MODULES", file.path, file.module);
+            panic!("{}: module `{}` is not in MODULES", file.place, file.module);
         };
         for import in imported(&file.text) {
             // The macro of `index` stands at the root.
             let import = if import == "id_type" { "index".to_owned() } else { import };
             assert!(
                 import == file.module || allowed.contains(&import.as_str()),
-                "src/{}: module `{}` must not import `{import}`",
-                file.path,
+                "{}: module `{}` must not import `{import}`",
+                file.place,
                 file.module
             );
         }
         // `super` must not lead out of a module.
         let depth = file.path.split('/').count() - usize::from(file.path.ends_with("/mod.rs"));
-        assert!(!file.text.contains(&"super::".repeat(depth)), "src/{}: `super` leaves the module", file.path);
+        assert!(!file.text.contains(&"super::".repeat(depth)), "{}: `super` leaves the module", file.place);
     }
 }
 
 #[test]
 fn no_file_is_long() {
     for file in files() {
-        assert!(file.lines <= MOST_LINES, "src/{} has {} lines: split it", file.path, file.lines);
+        assert!(file.lines <= MOST_LINES, "{} has {} lines: split it", file.place, file.lines);
     }
 }
 
@@ -329,10 +313,11 @@ fn no_file_is_long() {
 fn no_files_import_each_other_in_a_circle() {
     let files = files();
     let sources = files.iter().filter(|file| file.module != "main" && !is_for_tests(file));
-    let graph = ImportGraph::new(sources.map(|file| (file.path.as_str(), file.text.as_str())));
+    let sources = sources.map(|file| (file.path.as_str(), file.text.as_str()));
+    let graph = ImportGraph::new(sources.chain([("lib.rs", "")]));
     let circles = graph.circles().into_iter();
     let found: Vec<String> = circles.map(|circle| circle.imports).collect();
-    assert!(found.is_empty(), "files of `src` import each other:\n{}", found.join("\n\n"));
+    assert!(found.is_empty(), "files import each other:\n{}", found.join("\n\n"));
 }
 
 #[test]
@@ -351,7 +336,26 @@ fn the_module_graph_is_the_one_that_is_drawn() {
         let not_used = allowed.difference(&found[module]).map(|name| format!("`{module}` does not import `{name}`"));
         differences.extend(not_allowed.chain(not_used));
     }
-    assert!(differences.is_empty(), "MODULES is not what src has:\n{}", differences.join("\n"));
+    assert!(differences.is_empty(), "MODULES is not what the sources have:\n{}", differences.join("\n"));
+}
+
+#[test]
+fn crates_depend_on_what_their_modules_import() {
+    let crates = crates();
+    let held: BTreeSet<&str> = crates.iter().flat_map(|of| &of.modules).map(String::as_str).collect();
+    assert_eq!(held, MODULES.iter().map(|(module, _)| *module).collect(), "modules of all crates, and MODULES");
+    let home = |module: &str| crates.iter().find(|of| of.modules.iter().any(|own| own == module)).expect("has a crate");
+    for of in crates.iter().filter(|of| !of.name.is_empty()) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("crates/{}/Cargo.toml", of.name));
+        let manifest: toml::Table = std::fs::read_to_string(&path).expect("a manifest").parse().expect("is TOML");
+        let named = manifest["dependencies"].as_table().expect("a table").keys();
+        let named: BTreeSet<&str> = named.filter_map(|name| name.strip_prefix("rdusim-")).collect();
+        let own = MODULES.iter().filter(|(module, _)| of.modules.iter().any(|own| own == module));
+        let imported: BTreeSet<&str> =
+            own.flat_map(|(_, imports)| imports.iter().map(|i| home(i).name.as_str())).collect();
+        let imported: BTreeSet<&str> = imported.into_iter().filter(|name| *name != of.name).collect();
+        assert_eq!(named, imported, "crates/{}/Cargo.toml, and what its modules import", of.name);
+    }
 }
 
 /// Whether a file belongs to a module of tests.
@@ -367,7 +371,7 @@ fn only_in(places: &[&str], words: &[&str]) {
             continue;
         }
         for word in words {
-            assert!(!file.text.contains(word), "src/{} has `{word}`, which belongs in {places:?}", file.path);
+            assert!(!file.text.contains(word), "{} has `{word}`, which belongs in {places:?}", file.place);
         }
     }
 }
@@ -396,7 +400,7 @@ fn an_engine_counts_in_whole_numbers_and_on_one_thread() {
     let is_engine = |file: &&File| matches!(file.module.as_str(), "cycle" | "fluid") && !is_for_tests(file);
     for file in files().iter().filter(is_engine) {
         let word = ["rayon", "thread::", "use rand", "f64", "f32"].into_iter().find(|word| file.text.contains(word));
-        assert_eq!(word, None, "src/{}", file.path);
+        assert_eq!(word, None, "{}", file.place);
     }
     let engine = [
         "sim/event.rs",
@@ -411,9 +415,9 @@ fn an_engine_counts_in_whole_numbers_and_on_one_thread() {
     ];
     for file in files().iter().filter(|file| file.module == "sim" || engine.contains(&file.path.as_str())) {
         let word = ["rayon", "thread::", "rand::"].into_iter().find(|word| file.text.contains(word));
-        assert_eq!(word, None, "src/{}", file.path);
+        assert_eq!(word, None, "{}", file.place);
         let counts = engine.contains(&file.path.as_str());
-        assert!(!counts || !["f64", "f32"].iter().any(|float| file.text.contains(float)), "src/{}", file.path);
+        assert!(!counts || !["f64", "f32"].iter().any(|float| file.text.contains(float)), "{}", file.place);
     }
 }
 

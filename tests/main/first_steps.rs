@@ -1,8 +1,10 @@
 //! The first minutes of a user: the tutorial does what it shows, and messages name only flags that there are.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use super::sources::sources;
 
 /// Exit code, standard output and standard error of the program.
 pub(crate) fn rdusim(directory: &Path, words: &[&str]) -> (Option<i32>, String, String) {
@@ -104,20 +106,6 @@ fn flags(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Source files below a folder of `src`.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut list = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("src is readable") {
-        let path = entry.expect("src is readable").path();
-        if path.is_dir() {
-            list.extend(sources(&path));
-        } else if path.extension().is_some_and(|ending| ending == "rs") && !path.ends_with("tests.rs") {
-            list.push(path);
-        }
-    }
-    list
-}
-
 #[test]
 fn messages_name_only_flags_that_their_commands_have() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -133,14 +121,13 @@ fn messages_name_only_flags_that_their_commands_have() {
     assert!(commands.len() > 15 && all.len() > 50, "{commands:?}: {all:?}");
     // What cargo takes stands in the instructions for a bug report.
     let of_others = ["--release", "--lib", "--locked", "--version"];
-    for path in sources(&root.join("src")) {
-        let text = std::fs::read_to_string(&path).expect("src is readable");
-        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    for source in sources().iter().filter(|source| !source.place.ends_with("/tests.rs")) {
+        let code = source.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         // What writes a model's file is asked by `model` and by what takes a config.json.
-        let known = if path.starts_with(root.join("src/model")) { of_command("model") } else { all.clone() };
+        let known = if source.module() == "model" { of_command("model") } else { all.clone() };
         for flag in flags(&code) {
-            assert!(known.contains(&flag) || of_others.contains(&flag.as_str()), "{}: `{flag}`", path.display());
+            assert!(known.contains(&flag) || of_others.contains(&flag.as_str()), "{}: `{flag}`", source.place);
         }
     }
 }

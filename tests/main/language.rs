@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
+
+use super::sources::sources;
 
 /// Words that the core no longer uses, and what stands for each.
 const RETIRED: [(&str, &str); 34] = [
@@ -75,17 +75,6 @@ fn words(text: &str) -> BTreeSet<String> {
     words
 }
 
-fn sources(folder: &Path, list: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("src is readable") {
-        let path = entry.expect("src is readable").path();
-        if path.is_dir() {
-            sources(&path, list);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            list.push(path);
-        }
-    }
-}
-
 #[test]
 fn words_are_found_in_identifiers() {
     let found = words("fn heed_slowed(&self, x: TokenOuter) { rows.chunks(4); MAX_CHUNKS } // a volley");
@@ -97,19 +86,15 @@ fn words_are_found_in_identifiers() {
 
 #[test]
 fn no_retired_word_stands_in_the_core() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    for module in CORE {
-        sources(&root.join("src").join(module), &mut files);
-    }
-    assert!(files.len() > 100, "src was not found");
-    files.sort();
+    let mut files = sources();
+    files.retain(|file| CORE.contains(&file.module()));
+    assert!(files.len() > 100, "the sources were not found");
+    files.sort_by(|a, b| a.place.cmp(&b.place));
     let mut found = String::new();
     for file in &files {
-        let words = words(&fs::read_to_string(file).expect("a source file"));
-        let path = file.strip_prefix(root).expect("below the root").display();
+        let words = words(&file.text);
         for (word, instead) in RETIRED.iter().filter(|(word, _)| words.contains(*word)) {
-            writeln!(found, "{path}: `{word}` is retired: say `{instead}`").expect("a string");
+            writeln!(found, "{}: `{word}` is retired: say `{instead}`", file.place).expect("a string");
         }
     }
     assert!(found.is_empty(), "{found}");

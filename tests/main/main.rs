@@ -83,6 +83,7 @@ mod serving_hybrids;
 mod serving_points;
 mod serving_rounds;
 mod small_pods;
+mod sources;
 mod sparsity;
 mod splits;
 mod stack;

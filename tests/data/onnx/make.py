@@ -4,7 +4,7 @@
     python3 -m venv VENV && VENV/bin/pip install onnx numpy && VENV/bin/python tests/data/onnx/make.py
 
 Each NAME.onnx has random weights of a fixed seed; NAME.json has its inputs, its weights and its outputs as lists of numbers. No
-weight is square, so that a matrix that was read the wrong way round does not fit. `src/verify/tests/onnx.rs` imports the networks
+weight is square, so that a matrix that was read the wrong way round does not fit. `crates/verify/src/tests/onnx.rs` imports the networks
 and evaluates the graphs that come out.
 """
 import json

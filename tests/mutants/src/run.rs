@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::tree::{Outcome, Places, Sampled, Tests, read_lines};
+use crate::tree::{Home, Outcome, Places, Sampled, Tests, read_lines};
 
 /// Tests that depend on the clock, on the text of the sources or on a browser.
 const LEFT_OUT: [&str; 5] = ["architecture::", "language::", "page::", "stopped::", "timeout::"];
@@ -24,7 +24,7 @@ const MEMORY_KIB: u64 = 8 << 20;
 /// A test without a mutant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reached {
-    /// `lib` or `main`, and the test's name.
+    /// `main` or the name of a crate's library, and the test's name.
     pub(crate) binary: String,
     pub(crate) test: String,
     pub(crate) seconds: f64,
@@ -65,12 +65,18 @@ impl<'a> Runner<'a> {
         Ok(Self { places, tests })
     }
 
-    fn binary(&self, name: &str) -> &Path {
-        if name == "lib" { &self.tests.lib } else { &self.tests.main }
+    fn binary(&self, name: &str) -> Outcome<&Path> {
+        Ok(self.tests.0.get(name).ok_or(format!("no test binary {name}"))?)
+    }
+
+    /// The folder of the package whose tests a binary holds.
+    fn folder(&self, binary: &str) -> PathBuf {
+        let name = binary.strip_prefix("rdusim_");
+        name.map_or(self.places.tree.clone(), |name| self.places.tree.join("crates").join(name))
     }
 
     fn names(&self, binary: &str) -> Outcome<Vec<String>> {
-        let mut command = Command::new(self.binary(binary));
+        let mut command = Command::new(self.binary(binary)?);
         let output = command.args(["--list", "--format", "terse"]).current_dir(&self.places.tree).output()?;
         let text = String::from_utf8(output.stdout)?;
         Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(ToOwned::to_owned).collect())
@@ -80,9 +86,10 @@ impl<'a> Runner<'a> {
     fn test(&self, binary: &str, test: &str, variable: (&str, &str), limit: u64) -> Outcome<(Ending, f64)> {
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", &limit.to_string(), "sh", "-c"]);
-        command.arg(format!("ulimit -v {MEMORY_KIB}; ulimit -c 0; exec \"$0\" \"$@\"")).arg(self.binary(binary));
-        command.args(["--exact", test, "--test-threads", "1"]).current_dir(&self.places.tree);
-        command.env("CARGO_MANIFEST_DIR", &self.places.tree).env("INSTA_UPDATE", "no");
+        command.arg(format!("ulimit -v {MEMORY_KIB}; ulimit -c 0; exec \"$0\" \"$@\"")).arg(self.binary(binary)?);
+        let folder = self.folder(binary);
+        command.args(["--exact", test, "--test-threads", "1"]).current_dir(&folder);
+        command.env("CARGO_MANIFEST_DIR", &folder).env("INSTA_UPDATE", "no");
         command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env(variable.0, variable.1);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let start = Instant::now();
@@ -102,19 +109,20 @@ impl<'a> Runner<'a> {
 pub(crate) fn reach(places: &Places, jobs: usize, again: &[String], longest_s: u64) -> Outcome<()> {
     let runner = Runner::new(places)?;
     let sampled: Vec<Sampled> = read_lines(&places.mutants)?;
-    let modules: BTreeSet<_> = sampled.iter().map(|mutant| format!("{}::", mutant.module)).collect();
+    let modules: BTreeSet<&str> = sampled.iter().map(|mutant| mutant.module.as_str()).collect();
+    let homes = homes(places, modules)?;
     let before: Vec<Reached> = read_lines(&places.reached).unwrap_or_default();
     let done: BTreeSet<_> = before.iter().map(|reached| (reached.binary.as_str(), reached.test.as_str())).collect();
     let mut waiting = Vec::new();
-    for binary in ["lib", "main"] {
+    for binary in runner.tests.0.keys() {
         for test in runner.names(binary)? {
-            let wanted = match binary {
-                "lib" => modules.iter().any(|module| test.starts_with(module)),
-                _ => !LEFT_OUT.iter().any(|left_out| test.starts_with(left_out)),
+            let wanted = match binary.as_str() {
+                "main" => !LEFT_OUT.iter().any(|left_out| test.starts_with(left_out)),
+                _ => homes.iter().any(|(module, home)| is_of_module(binary, &test, module, home)),
             };
             let asked_again = again.iter().any(|start| test.starts_with(start));
-            if wanted && (asked_again || !done.contains(&(binary, test.as_str()))) {
-                waiting.push((binary, test));
+            if wanted && (asked_again || !done.contains(&(binary.as_str(), test.as_str()))) {
+                waiting.push((binary.as_str(), test));
             }
         }
     }
@@ -147,6 +155,16 @@ pub(crate) fn reach(places: &Places, jobs: usize, again: &[String], longest_s: u
         }
         Ok(())
     })
+}
+
+/// The crates of modules.
+fn homes<'m>(places: &Places, modules: impl IntoIterator<Item = &'m str>) -> Outcome<BTreeMap<&'m str, Home>> {
+    modules.into_iter().map(|module| Ok((module, Home::of(&places.repository, module)?))).collect()
+}
+
+/// Whether a test is one of a module's unit tests.
+fn is_of_module(binary: &str, test: &str, module: &str, home: &Home) -> bool {
+    binary == home.library && test.starts_with(&home.prefix(module))
 }
 
 /// Which mutants `run` takes, and how much it spends on each.
@@ -241,9 +259,10 @@ fn try_mutant(
     history: &Mutex<Vec<History>>,
     (seconds, passed): (f64, BTreeSet<String>),
 ) -> Outcome<Verdict> {
-    let own = format!("{}::", mutant.module);
+    let home = Home::of(&runner.places.repository, &mutant.module)?;
     let reaches = |test: &Reached| {
-        test.mutants.binary_search(&mutant.id).is_ok() && (test.binary == "main" || test.test.starts_with(&own))
+        let is_own = is_of_module(&test.binary, &test.test, &mutant.module, &home);
+        test.mutants.binary_search(&mutant.id).is_ok() && (test.binary == "main" || is_own)
     };
     let mut waiting: Vec<usize> = (0..tests.len()).filter(|&index| reaches(&tests[index])).collect();
     let reaching = waiting.len();
@@ -253,7 +272,7 @@ fn try_mutant(
     let mut left = seconds;
     loop {
         let known = history.lock().map_err(|_| "a worker failed")?.clone();
-        let Some(position) = next_test(&waiting, tests, &known, (left, &mutant.file)) else { break };
+        let Some(position) = next_test(&waiting, tests, &known, (left, mutant)) else { break };
         let index = waiting.swap_remove(position);
         let test = &tests[index];
         left -= test.seconds;
@@ -280,8 +299,14 @@ fn try_mutant(
 const NAMESAKE: f64 = 100.0;
 
 /// Position of the waiting test within the time left that is most likely to fail for its time.
-fn next_test(waiting: &[usize], tests: &[Reached], history: &[History], (left, file): (f64, &str)) -> Option<usize> {
-    let names = || file.trim_end_matches(".rs").split('/').skip(2);
+fn next_test(
+    waiting: &[usize],
+    tests: &[Reached],
+    history: &[History],
+    (left, mutant): (f64, &Sampled),
+) -> Option<usize> {
+    let below_source = || mutant.file.trim_end_matches(".rs").split('/').skip_while(|part| *part != "src").skip(1);
+    let names = || below_source().filter(|name| *name != mutant.module);
     let worth = |index: usize| {
         let History { runs, failures } = history[index];
         let is_namesake = tests[index].test.split("::").any(|part| names().any(|name| name == part));

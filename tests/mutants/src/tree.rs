@@ -79,11 +79,51 @@ struct Candidate {
     mutant: Mutant,
 }
 
-/// Test binaries of the tree.
+/// Test binaries of the tree, by name: `main`, and those of the crates' libraries by the names of the libraries.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Tests {
-    pub(crate) lib: PathBuf,
-    pub(crate) main: PathBuf,
+pub(crate) struct Tests(pub(crate) BTreeMap<String, PathBuf>);
+
+/// Where a module of the library stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    /// Folder of its crate, from the root of the repository.
+    pub(crate) folder: PathBuf,
+    /// Name of the crate's library, and of its tests' binary.
+    pub(crate) library: String,
+    /// The crate is this module: paths in the crate do not name it.
+    is_crate: bool,
+}
+
+impl Home {
+    /// The crate whose `lib.rs` declares the module, or else the crate of its name.
+    pub(crate) fn of(repository: &Path, module: &str) -> Outcome<Self> {
+        let declaration = format!("pub mod {module};");
+        for folder in crates(repository)? {
+            let text = fs::read_to_string(repository.join(&folder).join("src/lib.rs"))?;
+            let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+            let library = name.clone().map_or("rdusim".to_owned(), |name| format!("rdusim_{name}"));
+            let declares = text.lines().any(|line| line == declaration);
+            if declares || name.is_some_and(|name| name == module) {
+                return Ok(Self { folder, library, is_crate: !declares });
+            }
+        }
+        Err(format!("no crate has a module {module}").into())
+    }
+
+    /// How the names of the module's unit tests begin.
+    pub(crate) fn prefix(&self, module: &str) -> String {
+        if self.is_crate { String::new() } else { format!("{module}::") }
+    }
+}
+
+/// Folders of the crates that are woven, the root's first.
+pub(crate) fn crates(repository: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut folders = vec![PathBuf::new()];
+    for entry in fs::read_dir(repository.join("crates"))? {
+        folders.push(Path::new("crates").join(entry?.file_name()));
+    }
+    folders.sort();
+    Ok(folders)
 }
 
 /// What `build` is asked for.
@@ -97,18 +137,26 @@ pub(crate) struct Request<'a> {
 fn candidates(repository: &Path, module: &str) -> Outcome<(Vec<Candidate>, usize)> {
     let mut found = Vec::new();
     let mut opaque = 0;
-    let mut waiting = vec![(PathBuf::from("src"), module.to_owned())];
+    let home = Home::of(repository, module)?;
+    let sources = home.folder.join("src");
+    let mut waiting = vec![(sources.clone(), (!home.is_crate).then(|| module.to_owned()))];
     while let Some((folder, name)) = waiting.pop() {
-        let own_folder = folder.join(&name);
-        let beside = folder.join(format!("{name}.rs"));
-        let path = if repository.join(&beside).exists() { beside } else { own_folder.join("mod.rs") };
+        // A module without a name is the crate.
+        let (own_folder, path) = match name {
+            None => (sources.clone(), sources.join("lib.rs")),
+            Some(name) => {
+                let (own_folder, beside) = (folder.join(&name), folder.join(format!("{name}.rs")));
+                let path = if repository.join(&beside).exists() { beside } else { own_folder.join("mod.rs") };
+                (own_folder, path)
+            }
+        };
         let text =
             fs::read_to_string(repository.join(&path)).map_err(|error| format!("{}: {error}", path.display()))?;
         let of_file = find(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         opaque += of_file.opaque;
         let file = path.to_string_lossy().into_owned();
         found.extend(of_file.mutants.into_iter().map(|mutant| Candidate { file: file.clone(), mutant }));
-        waiting.extend(of_file.modules.into_iter().map(|inner| (own_folder.clone(), inner)));
+        waiting.extend(of_file.modules.into_iter().map(|inner| (own_folder.clone(), Some(inner))));
     }
     found.sort_by(|a, b| (&a.file, a.mutant.line, a.mutant.column).cmp(&(&b.file, b.mutant.line, b.mutant.column)));
     Ok((found, opaque))
@@ -174,10 +222,6 @@ pub(crate) fn build(places: &Places, request: &Request) -> Outcome<()> {
         write_lines(&places.mutants, &sampled)?;
     };
     write_lines(&places.mutants, &sampled)?;
-    let of = |kind: &str, name: &str| {
-        let mut paths = executables.iter().filter(|(k, n, _)| k == kind && n == name);
-        paths.next().map(|(_, _, path)| path.clone()).ok_or(format!("no test binary {name}"))
-    };
     // Copies, as another build may run while tests do.
     let kept = |name: &str, path: PathBuf| -> Outcome<PathBuf> {
         let (copy, kept) = (places.scratch.join(name), places.tests.with_file_name(format!("tests-{name}")));
@@ -185,8 +229,13 @@ pub(crate) fn build(places: &Places, request: &Request) -> Outcome<()> {
         fs::rename(copy, &kept)?;
         Ok(kept)
     };
-    let tests = Tests { lib: kept("lib", of("lib", "rdusim")?)?, main: kept("main", of("test", "main")?)? };
-    fs::write(&places.tests, serde_json::to_string(&tests)?)?;
+    let mut tests = BTreeMap::new();
+    for (kind, name, path) in executables {
+        if kind == "lib" || (kind == "test" && name == "main") {
+            tests.insert(name.clone(), kept(&name, path)?);
+        }
+    }
+    fs::write(&places.tests, serde_json::to_string(&Tests(tests))?)?;
     Ok(())
 }
 
@@ -223,7 +272,8 @@ fn copy_tree(places: &Places) -> Outcome<()> {
 }
 
 fn is_woven(file: &str) -> bool {
-    file.starts_with("src/") && Path::new(file).extension().is_some_and(|extension| extension == "rs")
+    let is_source = file.starts_with("src/") || (file.starts_with("crates/") && file.contains("/src/"));
+    is_source && Path::new(file).extension().is_some_and(|extension| extension == "rs")
 }
 
 fn weave_tree(places: &Places, sampled: &[Sampled], drawn: &[Candidate]) -> Outcome<()> {
@@ -231,7 +281,10 @@ fn weave_tree(places: &Places, sampled: &[Sampled], drawn: &[Candidate]) -> Outc
     for (mutant, candidate) in sampled.iter().zip(drawn).filter(|(mutant, _)| mutant.viable) {
         of_file.entry(&candidate.file).or_default().push((mutant.id, &candidate.mutant));
     }
-    let mut folders = vec![PathBuf::from("src")];
+    // One crate holds the switch, and the others know it by the same name.
+    let switch_folder = Path::new("crates/base/src");
+    let mut folders: Vec<_> = crates(&places.repository)?.into_iter().map(|folder| folder.join("src")).collect();
+    let roots: BTreeSet<PathBuf> = folders.iter().map(|folder| folder.join("lib.rs")).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(places.repository.join(&folder))? {
             let path = folder.join(entry?.file_name());
@@ -241,14 +294,17 @@ fn weave_tree(places: &Places, sampled: &[Sampled], drawn: &[Candidate]) -> Outc
             } else if is_woven(&file) {
                 let text = fs::read_to_string(places.repository.join(&path))?;
                 let mut text = of_file.get(file.as_str()).map_or(text.clone(), |mutants| weave(&text, mutants));
-                if file == "src/lib.rs" {
-                    text = format!("{ALLOWED}{text}\npub mod mutation;\n");
+                if roots.contains(&path) {
+                    let is_base = path.starts_with(switch_folder);
+                    let known = if is_base { "pub mod mutation;" } else { "pub(crate) use rdusim_base::mutation;" };
+                    text = format!("{ALLOWED}{text}\n{known}\n");
                 }
                 write_changed(&places.tree.join(&path), text.as_bytes())?;
             }
         }
     }
-    write_changed(&places.tree.join("src/mutation.rs"), switch(u32::try_from(sampled.len())?).as_bytes())
+    let place = places.tree.join(switch_folder).join("mutation.rs");
+    write_changed(&place, switch(u32::try_from(sampled.len())?).as_bytes())
 }
 
 type Executables = Vec<(String, String, PathBuf)>;

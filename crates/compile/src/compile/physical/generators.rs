@@ -1,0 +1,74 @@
+//! Address generators: how many each off-chip stream has, and which.
+
+use crate::compile::mapping::plan::SectionPlan;
+use rdusim_base::index::{Id, IndexVec};
+use rdusim_graph::arch::{Chip, TierId};
+use rdusim_program::{OffChip, Stream, StreamId};
+
+/// Gives every stream its address generators; `None` if there are fewer than streams. A stream's are spread over all AGCUs:
+/// it moves in bursts that no switch should bear alone.
+pub(crate) fn give(
+    chip: &Chip,
+    plan: &SectionPlan,
+    streams: &IndexVec<StreamId, Stream>,
+    tiers: &[TierId],
+) -> Option<IndexVec<StreamId, OffChip>> {
+    let counts = counts(chip, plan, streams, tiers)?;
+    let mut generators = spread(chip).into_iter();
+    let give = |(&stream, count): (&Stream, usize)| {
+        let ags = generators.by_ref().take(count).collect();
+        OffChip { stream, tier: tiers[stream.tensor.index()], ags }
+    };
+    Some(streams.iter().zip(counts).map(give).collect())
+}
+
+fn moved_bytes(stream: &Stream) -> f64 {
+    stream.tensor_bytes.saturating_mul(stream.passes) as f64
+}
+
+/// Generators of each stream: one each, then by bytes until a tier's rate is covered as often as the plan has it. None gets more than a
+/// slot has flits: each would send one that is hardly filled.
+fn counts(
+    chip: &Chip,
+    plan: &SectionPlan,
+    streams: &IndexVec<StreamId, Stream>,
+    tiers: &[TierId],
+) -> Option<Vec<usize>> {
+    let spare = (chip.grid.ags() as usize).checked_sub(streams.len())? as f64;
+    let port_rate = chip.ag_bytes_per_cycle.min(chip.network.flit_bytes) as f64;
+    let ag_rate = |tier| chip.window_rate(tier, 1).map_or(port_rate, |rate| rate.bytes_per_cycle().min(port_rate));
+    let total: f64 = streams.iter().map(moved_bytes).sum::<f64>().max(1.0);
+    let count = |stream: &Stream| {
+        let bytes = moved_bytes(stream);
+        let tier = tiers[stream.tensor.index()];
+        let covers = plan.covers as f64 * chip.tier_rate(tier).bytes_per_cycle() / ag_rate(tier);
+        let slot_flits = bytes / plan.nest.count(stream.level) as f64 / chip.network.flit_bytes as f64;
+        let most = slot_flits.ceil().max(1.0) as usize;
+        (1 + (spare * bytes / total).min(covers).floor() as usize).min(most)
+    };
+    Some(streams.iter().map(count).collect())
+}
+
+/// Address generators in an order that visits the AGCUs evenly.
+fn spread(chip: &Chip) -> Vec<(u32, u32)> {
+    let most = chip.grid.agcus.iter().map(|a| a.ags).max().unwrap_or(0);
+    let count = chip.grid.agcus.len();
+    // A stride near the golden section of the list, and coprime to it, spreads neighbours in the order.
+    let gcd = |mut a: usize, mut b: usize| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let stride = (1..=count).rev().find(|&s| s * 1000 <= count * 618 && gcd(s, count) == 1).unwrap_or(1);
+    let mut list = Vec::new();
+    for ag in 0..most {
+        for step in 0..count {
+            let agcu = step * stride % count;
+            if ag < chip.grid.agcus[agcu].ags {
+                list.push((agcu as u32, ag as u32));
+            }
+        }
+    }
+    list
+}

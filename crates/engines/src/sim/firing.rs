@@ -1,0 +1,159 @@
+//! A firing of a lockstep group: when it begins and ends, when its first results leave, and what it leaves to be released.
+//!
+//! A firing takes the cycles of its work, or longer where its operands arrive more slowly than they are worked on. Its times are fixed
+//! when it begins and are never revised. `docs/timing-model.md` fixes every convention.
+
+use std::cmp::Reverse;
+
+use rdusim_base::units::Flits;
+use rdusim_cost::cost::Ticks;
+use rdusim_program::{Amount, Iteration, Mapping, ProcessKind, StageId, Streamed};
+
+use super::actors::{Firing, Latest};
+use super::engine::{Engine, Event};
+use super::merging::Work;
+
+impl Engine<'_> {
+    pub(super) fn start_group(&mut self, index: usize, stage: StageId, group: u64, now: Ticks) {
+        let actor = &self.actors[index];
+        let at = self.actors[index].at;
+        let row_tile = self.tiling.row_tile(at.row_tile);
+        let rows = row_tile.rows;
+        let work = &self.work[stage];
+        let occupied = work.cycles(at.column_tile, group, row_tile);
+        let tiles = work.tiles(at.column_tile, group, row_tile).max(1);
+        let idle = work.idle_cycles(row_tile).min(occupied).ticks();
+        let continues = self.processes.continues(actor.kind, at);
+        let operands = [actor.feed, actor.weights, actor.partial_reads, actor.state];
+        let sums_from = self.sums_from(actor, at);
+        let begin = now.max(actor.free_at).max(sums_from);
+        let mut end = begin + occupied.ticks();
+        let amounts =
+            [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
+        let feeds = [actor.feed, actor.weights];
+        let lengths = [0, 1].map(|kind| self.feed_length((feeds[kind], amounts[kind]), (tiles, idle)));
+        // What is left after late operands takes as long as it is fed.
+        let paced = lengths.iter().map(|&(_, least)| least).fold(occupied.ticks(), Ticks::max);
+        let tile = paced.div_ceil(tiles);
+        // The first row pass takes all weights, and the others follow it.
+        let passes = work.passes(rows).max(1);
+        end = end.max(self.inputs_last(index, at, paced, (tile, passes)));
+        let nominal = occupied.ticks() - idle;
+        let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
+        // With one set of accumulators the last tile drains when its operands have come.
+        let fed_by = [0, 1].map(|kind| {
+            self.network
+                .send(feeds[kind], amounts[kind], now, (fed_at[kind], nominal))
+                .max(fed_at[kind] + lengths[kind].1)
+        });
+        end = end.max(fed_by[0].max(fed_by[1]) + idle);
+        if continues {
+            let sums = work.flits(Amount::Partials, at.column_tile, group, work.sums_before(row_tile));
+            end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, nominal)));
+        }
+        if self.processes.emits(actor.kind, at) {
+            let state = work.flits(Amount::State, at.column_tile, group, row_tile);
+            end = end.max(self.network.send(actor.state, state, now, (begin, nominal)));
+        }
+        let merged = self.merge(index, at, Work { begin, occupied: occupied.ticks(), tiles, idle }, now);
+        end = end.max(merged.map_or(0, |merged| merged.end));
+        let work = &self.work[stage];
+        // One operand delays the other.
+        end = operands.map(|group| self.network.delayed_until(group)).into_iter().fold(end, Ticks::max);
+        if group == 0 {
+            let last = work.mapping().groups() - 1;
+            self.macs += work.stored_macs(at.column_tile, rows);
+            self.executed_macs += work.executed_macs(at.column_tile, row_tile);
+            self.expanded_elements += work.expanded_elements(at.column_tile, rows);
+            self.simd_elements[stage] += work.simd_elements(at.column_tile, rows);
+            if self.processes.emits(ProcessKind::Group { stage, group: last }, at) {
+                let tail = self.section.stages[stage].spec.tail.len() as u64;
+                self.simd_elements[stage] += tail * work.output_elements(at.column_tile, rows);
+            }
+        }
+        let latest = Latest { end: end - idle, occupied: nominal, flits: lengths.map(|(flits, _)| flits) };
+        let left = self.operands_left(index, latest, (fed_at, lengths), end);
+        // Whatever makes a firing last longer than its work does so from the first tile on.
+        let first_tile = (end - begin).div_ceil(tiles);
+        let first_out = match work.mapping() {
+            // Rows that are read more than once leave while they are read the last time.
+            Mapping::Simd(m) if m.passes > 1 => begin + first_tile - first_tile / m.passes,
+            _ => begin + first_tile.saturating_sub(idle),
+        };
+        let first_out = first_out.max(merged.map_or(0, |merged| merged.first_out));
+        let actor = &self.actors[index];
+        let waited = begin - actor.free_at;
+        let stalled = actor.waits_for_credit.min(waited);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.wait(index, actor.next, [actor.free_at, begin - stalled, begin]);
+        }
+        self.record(index, begin, end);
+        let actor = &mut self.actors[index];
+        actor.stalled += stalled;
+        // Operands that come later than they are worked on.
+        actor.starved += waited - stalled + end - begin - occupied.ticks();
+        actor.busy_cycles += occupied.0;
+        actor.free_at = end;
+        actor.fed_at = left;
+        actor.latest = latest;
+        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
+        self.queue.push(Reverse((first_out, Event::Emit(index))));
+        // The sums of the last tile are in its accumulators when it begins.
+        let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
+        self.release_inputs(index, at, [left[0], left[1], sums_left], now);
+    }
+
+    /// When a firing that is fed for `paced` ticks, a tile in `tile` of them, can end by when its inputs came.
+    fn inputs_last(&self, index: usize, at: Iteration, paced: Ticks, (tile, passes): (Ticks, u64)) -> Ticks {
+        let actor = &self.actors[index];
+        let mut last = 0;
+        for input in actor.inputs.iter().filter(|input| input.streamed != Streamed::Merged) {
+            if let Some(filled) = self.buffers[input.buffer].filled(self.processes.needed(input, at)) {
+                let after = match input.streamed {
+                    Streamed::Not | Streamed::Merged => 0,
+                    Streamed::Weights => {
+                        let pass = paced / passes;
+                        pass.div_ceil(filled.parts) + pass * (passes - 1)
+                    }
+                    Streamed::Vectors | Streamed::Sums => tile.max(paced / filled.parts),
+                    Streamed::Rows => tile.max(paced / filled.parts.min(self.row_groups(input, at))),
+                };
+                last = last.max(filled.last + after);
+            }
+        }
+        last
+    }
+
+    /// When the operands of a firing that ends at `end` have left the PMUs: before they are worked on, as FIFOs on their routes
+    /// hold them.
+    fn operands_left(
+        &self,
+        index: usize,
+        latest: Latest,
+        (fed_at, lengths): ([Ticks; 2], [(u64, Ticks); 2]),
+        end: Ticks,
+    ) -> [Ticks; 2] {
+        let actor = &self.actors[index];
+        let mut left = [0, 1].map(|kind| {
+            let (flits, least) = lengths[kind];
+            let holds = actor.holds[kind];
+            let taken = match holds.checked_sub(flits) {
+                Some(more) => actor.latest.taken(kind, more),
+                None => latest.taken(kind, holds),
+            };
+            taken.max(fed_at[kind] + least).min(end)
+        });
+        if lengths[1].0 == 0 {
+            left[1] = left[0];
+        }
+        left
+    }
+
+    /// Flits of the largest flow that feeds a firing of `tiles` output tiles, and the ticks they take at least. While a tile drains
+    /// from the only set of accumulators, the array takes none, and only the FIFO before it fills.
+    fn feed_length(&self, (group, amount): (usize, Flits), (tiles, idle): (u64, Ticks)) -> (u64, Ticks) {
+        let (flits, least) = self.network.longest(group, amount);
+        let filling = least.saturating_mul(self.chip.network.fifo_depth_flits) / flits.max(1);
+        (flits, least + idle.saturating_sub(filling) * (tiles - 1))
+    }
+}

@@ -1,0 +1,123 @@
+//! Single calls of a library's kernels, as benchmarks measure them: no graph around them, operands in memory.
+
+use super::expert_layer;
+use super::experts::Experts;
+use super::format::ProductFormat;
+use super::gemm::{self, Product};
+use super::latent::{self, LatentCall};
+use super::serving::{self, AttentionCall, Part};
+use rdusim_base::diagnostics::Diagnostic;
+use rdusim_base::units::Dtype;
+use rdusim_graph::arch::Gpu;
+
+/// A call that was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Case {
+    /// One product of m x k by k x n, replayed in a captured graph.
+    Gemm {
+        /// Format of the operands. Activations of fewer bits than the result are quantised first, as a part of the call.
+        format: ProductFormat,
+        /// Rows of the result.
+        m: u64,
+        /// Columns of the result.
+        n: u64,
+        /// Depth.
+        k: u64,
+    },
+    /// Attention over prompts.
+    Prefill(AttentionCall),
+    /// Attention of a new token a sequence over a cache.
+    Decode(AttentionCall),
+    /// Attention of several new tokens a sequence, the last of its cache.
+    Extend {
+        /// Sequences, and tokens of their caches.
+        call: AttentionCall,
+        /// New tokens of each.
+        new: u64,
+    },
+    /// Latent attention over prompts.
+    LatentPrefill(LatentCall),
+    /// Latent attention of a new token a sequence over a cache.
+    LatentDecode(LatentCall),
+    /// A layer of experts.
+    Experts(Experts),
+}
+
+/// Seconds of a call, from the end of the call before it.
+///
+/// # Errors
+/// A data type that the tensor cores lack.
+pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
+    let sum = |parts: Vec<Part>| parts.iter().map(|(_, cycles)| cycles).sum::<f64>();
+    let cycles = match *case {
+        Case::Prefill(of) => sum(serving::prefill(gpu, &of, rate(gpu, of.dtype)?)),
+        Case::Decode(of) => sum(serving::decode(gpu, &of, 1, rate(gpu, of.dtype)?)),
+        Case::Extend { call: of, new } => sum(serving::decode(gpu, &of, new, rate(gpu, of.dtype)?)),
+        Case::LatentPrefill(of) => sum(latent::prefill(gpu, &of, rate(gpu, Dtype::Bf16)?)?),
+        Case::LatentDecode(of) => sum(latent::decode(gpu, &of, rate(gpu, Dtype::Bf16)?)?),
+        Case::Experts(of) => sum(expert_layer::parts(gpu, &of)?),
+        Case::Gemm { format, m, n, k } => {
+            let product = of_format(gpu, format, (m, n, k))?;
+            one(gpu, gemm::fastest(gpu, &product).cycles) + format.quantise_cycles(gpu, m * k)
+        }
+    };
+    Ok(cycles / gpu.clock_hz as f64)
+}
+
+/// Seconds of a product's kernel in a captured graph, behind the kernel that made its activations in their format.
+///
+/// # Errors
+/// A format that the tensor cores lack.
+pub fn product_seconds(gpu: &Gpu, format: ProductFormat, shape: (u64, u64, u64)) -> Result<f64, Diagnostic> {
+    let product = of_format(gpu, format, shape)?;
+    Ok(one(gpu, gemm::fastest(gpu, &product).cycles) / gpu.clock_hz as f64)
+}
+
+/// A kernel of so many cycles with its ramp, and the gap before it in a captured graph.
+fn one(gpu: &Gpu, cycles: f64) -> f64 {
+    cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us)
+}
+
+/// Multiply-accumulates of an SM a cycle.
+fn rate(gpu: &Gpu, dtype: Dtype) -> Result<f64, Diagnostic> {
+    ProductFormat::Plain(dtype).rate(gpu)
+}
+
+/// A product of a format: activations that were just quantised lie in the L2 if they fit it, all else in memory.
+fn of_format(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
+    let a_bytes = (m * k) as f64 * format.activation_bytes();
+    let is_quantised = gpu.quantise.contains_key(format.name());
+    Ok(Product {
+        count: 1,
+        m,
+        n,
+        k: k.div_ceil(format.packed()),
+        element_bytes: format.packed_bytes(),
+        b_element_bytes: format.weight_bytes() * format.packed() as f64,
+        macs_per_cycle: format.rate(gpu)? / format.packed() as f64,
+        a_bytes: if is_quantised && a_bytes <= gpu.l2.reuse_bytes() { 0.0 } else { a_bytes },
+        b_bytes: (k * n) as f64 * format.weight_bytes(),
+        epilogue_read_bytes: 0.0,
+        write_bytes: (m * n) as f64 * format.result_bytes(),
+        groups: Vec::new(),
+    })
+}
+
+/// A product whose operands and result lie in memory.
+pub(super) fn product(gpu: &Gpu, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
+    let bytes = |rows: u64, columns: u64| (rows * columns * dtype.bytes()) as f64;
+    Ok(Product {
+        count: 1,
+        m,
+        n,
+        k,
+        element_bytes: dtype.bytes(),
+        b_element_bytes: dtype.bytes() as f64,
+        macs_per_cycle: rate(gpu, dtype)?,
+        a_bytes: bytes(m, k),
+        b_bytes: bytes(k, n),
+        epilogue_read_bytes: 0.0,
+        write_bytes: bytes(m, n),
+        groups: Vec::new(),
+    })
+}

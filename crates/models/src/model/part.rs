@@ -1,0 +1,77 @@
+//! The part of a model that one chip of many has, as a workload file: some layers, with or without what stands before and
+//! behind them. The caller gives the widths of the chip's share.
+
+use super::chip_part::Part;
+use super::options::{Options, Phase, checked};
+use super::write::Writer;
+use rdusim_base::diagnostics::Diagnostic;
+
+/// The workload file of a part.
+///
+/// # Errors
+/// As [`super::write`].
+pub fn write_part(options: &Options, part: Part) -> Result<String, Diagnostic> {
+    checked(options)?;
+    let mut writer = Writer::new(options, Some(part));
+    writer.part(part);
+    Ok(writer.file())
+}
+
+impl Writer<'_> {
+    fn part(&mut self, part: Part) {
+        let x = if part.has_embedding {
+            self.embedding()
+        } else {
+            // Several residual streams come side by side.
+            let streams = self.options.stack.as_ref().map_or(1, |stack| stack.streams);
+            let wide = (self.options.architecture.hidden * streams).to_string();
+            self.tensor("x", "tokens", if streams > 1 { &wide } else { "hidden" }, "input", "");
+            "x".to_owned()
+        };
+        let mut y = if part.has_no_layers { x } else { self.all_layers(x) };
+        if !part.has_logits {
+            return;
+        }
+        if self.options.phase == Phase::Prefill && self.options.sequence > 1 {
+            // The first token to be generated follows from the last one of each prompt.
+            self.shaped("y_last", "batch", "hidden", "");
+            self.operator("last_tokens", "slice", &[&y], "y_last", "");
+            "y_last".clone_into(&mut y);
+        }
+        if self.options.phase == Phase::Decode && part.sampled.is_some() {
+            self.shaped("y_last", "sampled", "hidden", "");
+            self.operator("last_tokens", "slice", &[&y], "y_last", "");
+            "y_last".clone_into(&mut y);
+        }
+        self.norm(&y, "x_final");
+        self.logits("x_final");
+    }
+
+    /// Attention of new tokens `q` over the cache, the queries of a group as rows: returns what the projection reads.
+    pub(super) fn attention_by_rows(&mut self, q: &str, width: &str) {
+        self.cache("k_cache", "cached_rows", "head");
+        self.cache("v_cache", "cached_rows", "head");
+        self.shaped("q_rows", "query_rows", "head", "");
+        self.operator("rows_of_heads", "reshape", &[q], "q_rows", "");
+        let instances = "batch = \"instances\"";
+        self.operator("scores", "gemm", &["q_rows", "k_cache"], "s", &format!("transpose_b = true\n{instances}"));
+        let mask = if self.options.architecture.causal { ("mask", "causal_mask") } else { ("scale", "scale") };
+        self.operator(mask.0, mask.1, &["s"], "s_masked", "");
+        self.operator("softmax", "softmax", &["s_masked"], "p", "");
+        self.operator("mix", "gemm", &["p", "v_cache"], "o_rows", instances);
+        self.shaped("o", "tokens", width, "");
+        self.operator("heads_of_rows", "reshape", &["o_rows"], "o", "");
+    }
+
+    /// Sizes of attention by rows.
+    pub(super) fn dims_of_rows(&self) -> [(&'static str, u64); 5] {
+        let Options { architecture: a, batch, context, .. } = self.options;
+        [
+            ("query_rows", self.tokens() * a.heads),
+            ("instances", batch * a.kv_heads),
+            ("cached_rows", batch * a.kv_heads * context),
+            ("head", a.head()),
+            ("sampled", self.part.and_then(|part| part.sampled).unwrap_or_default()),
+        ]
+    }
+}

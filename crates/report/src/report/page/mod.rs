@@ -1,0 +1,307 @@
+//! The report page: one HTML file with its data, style and script inside, which needs no network.
+//!
+//! The page is drawn by plain scripts (`*.js` beside this file) as SVG, from the JSON of results and layouts. Data reach
+//! the page as text only: nothing from an input file becomes markup.
+
+mod layout;
+mod points;
+mod saved;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::layout::{BufferLayout, Layout, LinkLoads, SectionLayout, StageLayout, UnitShares};
+pub use self::points::{BestRow, Points, View};
+use super::document::Document;
+use super::waterfall::Waterfall;
+use rdusim_base::diagnostics::{printable, steers};
+
+const FRAME: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+/// `main.js` draws, so what it calls stands before it.
+const SCRIPTS: [&str; 10] = [
+    include_str!("base.js"),
+    include_str!("figures.js"),
+    include_str!("timeline.js"),
+    include_str!("overtime.js"),
+    include_str!("roofline.js"),
+    include_str!("waterfall.js"),
+    include_str!("grid.js"),
+    include_str!("points.js"),
+    include_str!("inputs.js"),
+    include_str!("main.js"),
+];
+
+/// Most bytes of units and links in a page: with its results it stays below 2 MB.
+const MOST_LAYOUT_BYTES: usize = 1_300_000;
+
+/// Everything a page shows.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Page {
+    /// How the page was made.
+    made: Made,
+    results: Vec<PageResult>,
+    layouts: Vec<Layout>,
+    /// Sections whose units and links are left out, so that the page does not become too large.
+    sections_left_out: usize,
+    waterfalls: Vec<Waterfall>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    points: Option<Points>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct PageResult {
+    title: String,
+    document: Value,
+    /// Where the result was made by another command than the page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<Made>,
+}
+
+/// What a reader needs to make a result or a page again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// Name and version of the program.
+    pub generator: String,
+    /// The command line.
+    pub command: String,
+    /// The files that went in.
+    pub inputs: Vec<PageInput>,
+}
+
+/// A file that went into a result.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageInput {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// What lies beside a saved result so that its page can be made again.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Beside {
+    made: Made,
+    layouts: Vec<Layout>,
+}
+
+impl Made {
+    /// By this version of the program.
+    pub fn new(command: String, inputs: Vec<PageInput>) -> Self {
+        Self { generator: format!("rdusim {}", env!("CARGO_PKG_VERSION")), command, inputs }
+    }
+}
+
+impl Page {
+    /// A page without results.
+    pub fn new(made: Made) -> Self {
+        Self { made, ..Self::default() }
+    }
+
+    /// Adds a result and the layouts of its runs.
+    pub fn add(&mut self, title: &str, document: &Document, layouts: Vec<Layout>) {
+        let document = serde_json::to_value(document).expect("strings, numbers and string-keyed maps always serialise");
+        self.push(title, document, None, layouts);
+    }
+
+    /// Adds a result from its JSON text, and what lies beside it ([`Page::beside`]) if there is something.
+    ///
+    /// # Errors
+    /// What of either is missing, unknown or of another type, and where.
+    pub fn add_saved(&mut self, title: &str, result: &str, beside: Option<&str>) -> Result<(), SavedError> {
+        let document = saved::read(result).map_err(SavedError::Result)?;
+        let (made, layouts) = match beside {
+            Some(text) => {
+                let beside: Beside =
+                    serde_json::from_str(text).map_err(|error| SavedError::Layouts(error.to_string()))?;
+                beside.layouts.iter().try_for_each(Layout::check).map_err(SavedError::Layouts)?;
+                (Some(beside.made), beside.layouts)
+            }
+            None => (None, Vec::new()),
+        };
+        self.push(title, document, made, layouts);
+        Ok(())
+    }
+
+    /// Adds a time taken apart, beside those that results have.
+    ///
+    /// # Errors
+    /// What [`Waterfall::check`] refuses.
+    pub fn add_waterfall(&mut self, waterfall: Waterfall) -> Result<(), String> {
+        waterfall.check()?;
+        self.waterfalls.push(waterfall);
+        Ok(())
+    }
+
+    /// Adds the points of a sweep.
+    pub fn set_points(&mut self, points: Points) {
+        self.points = Some(points);
+    }
+
+    fn push(&mut self, title: &str, document: Value, made: Option<Made>, layouts: Vec<Layout>) {
+        let result = self.results.len();
+        self.results.push(PageResult { title: title.to_owned(), document, made });
+        self.layouts.extend(layouts.into_iter().map(|layout| Layout { result, ..layout }));
+    }
+
+    /// How the page was made, and the layouts of its results, as JSON text, which [`Page::add_saved`] reads.
+    pub fn beside(&self) -> String {
+        let beside = Beside { made: self.made.clone(), layouts: self.layouts.clone() };
+        let mut text = serde_json::to_string(&beside).expect("strings and numbers always serialise");
+        text.push('\n');
+        text
+    }
+
+    /// Leaves out the units and links of the shortest sections until the rest is small enough.
+    fn fit(&mut self) {
+        let mut sections: Vec<(u64, usize, usize, usize)> = Vec::new();
+        for (at, layout) in self.layouts.iter().enumerate() {
+            for (place, section) in layout.sections.iter().enumerate() {
+                let bytes = serde_json::to_string(section).map_or(0, |text| text.len());
+                sections.push((section.cycles, bytes, at, place));
+            }
+        }
+        // Longest first; of equals the first.
+        sections.sort_by(|a, b| b.0.cmp(&a.0).then((a.2, a.3).cmp(&(b.2, b.3))));
+        let mut left = MOST_LAYOUT_BYTES;
+        let mut out: Vec<(usize, usize)> = Vec::new();
+        for (_, bytes, at, place) in sections {
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => out.push((at, place)),
+            }
+        }
+        self.sections_left_out = out.len();
+        out.sort_unstable();
+        for (at, place) in out.into_iter().rev() {
+            self.layouts[at].sections.remove(place);
+        }
+    }
+
+    /// The page as HTML.
+    pub fn html(mut self) -> String {
+        self.fit();
+        let data = serde_json::to_string(&self).expect("strings, numbers and string-keyed maps always serialise");
+        let name = |result: &PageResult| {
+            let part = |key: &str| result.document[key]["name"].as_str().unwrap_or_default().to_owned();
+            format!("{} on {}", part("workload"), part("arch"))
+        };
+        let title = match (&self.results[..], &self.points) {
+            ([], Some(points)) => points.name.clone(),
+            ([], None) => "rdusim".to_owned(),
+            (results, _) => results.iter().map(name).collect::<Vec<_>>().join("; "),
+        };
+        // In this order: data may hold any of the other marks as text.
+        let frame = FRAME.replace("{{STYLE}}", STYLE).replace("{{SCRIPT}}", &SCRIPTS.join("\n"));
+        let (head, rest) = frame.split_once("{{TITLE}}").unwrap_or((&frame, ""));
+        let (middle, tail) = rest.split_once("{{DATA}}").unwrap_or((rest, ""));
+        [head, &escaped(&title), middle, &inert(&data), tail].concat()
+    }
+}
+
+/// JSON that no reader of HTML takes for markup: `<` only ever stands in its strings.
+fn inert(json: &str) -> String {
+    let json = json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+    // What steers how a text is shown stands in strings alone, where a backslash is two; JSON has escaped the rest.
+    if json.contains(steers) { printable(&json).replace("\\u{", "\\\\u{") } else { json }
+}
+
+fn escaped(text: &str) -> String {
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A saved result that a page cannot be made of.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedError {
+    /// The result.
+    #[error("not a result of `--format json`: {0}")]
+    Result(String),
+    /// What lies beside it.
+    #[error("not what lies beside a result: {0}")]
+    Layouts(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(command: &str, input: (&str, &str)) -> Page {
+        let inputs = vec![PageInput { name: input.0.to_owned(), text: input.1.to_owned() }];
+        Page::new(Made::new(command.to_owned(), inputs))
+    }
+
+    #[test]
+    fn names_are_never_markup() {
+        let hostile = "</script><script>alert(1)</script><!--";
+        let html = page("rdusim compare --arch '</title><b>'", (hostile, hostile)).html();
+        assert_eq!(html.matches("</script>").count(), 2, "the page's own");
+        assert_eq!(html.matches("<script").count(), 2);
+        assert!(!html.contains("<!--"));
+        assert!(html.contains("\\u003c/script>"));
+    }
+
+    #[test]
+    fn what_turns_a_text_around_is_shown_as_an_escape() {
+        let hostile = "a\u{202e}b\u{2066}c";
+        let mut page = page("rdusim", (hostile, "text of \u{202e}"));
+        page.set_points(Points { name: hostile.to_owned(), ..Points::default() });
+        let html = page.html();
+        assert!(!html.contains(steers_more_than_lines), "{html}");
+        assert!(html.contains("<title>a\\u{202e}b\\u{2066}c</title>"));
+        // In JSON, so that the page shows it with one backslash.
+        assert!(html.contains("\"a\\\\u{202e}b\\\\u{2066}c\""));
+    }
+
+    fn steers_more_than_lines(c: char) -> bool {
+        steers(c) && !matches!(c, '\n' | '\t' | '\r')
+    }
+
+    #[test]
+    fn a_mark_in_the_data_is_data() {
+        let html = page("{{SCRIPT}} {{DATA}} {{TITLE}}", ("{{STYLE}}", "")).html();
+        assert_eq!(html.matches("{{SCRIPT}} {{DATA}} {{TITLE}}").count(), 1);
+        assert_eq!(html.matches("{{STYLE}}").count(), 1);
+    }
+
+    #[test]
+    fn a_result_that_is_none_is_refused() {
+        let mut page = Page::default();
+        let refused = |page: &mut Page, text: &str| match page.add_saved("a", text, None) {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        assert!(refused(&mut page, "{").contains("line 1 column 1"));
+        assert!(refused(&mut page, "{\"schema\": 1}").contains("missing field `arch`"));
+    }
+
+    #[test]
+    fn the_shortest_sections_make_room() {
+        let section = |name: &str, cycles: u64| SectionLayout {
+            name: name.to_owned(),
+            cycles,
+            repeat: 1,
+            stages: Vec::new(),
+            buffers: Vec::new(),
+            loads: vec![LinkLoads::default()],
+            links: "0".repeat(400_000),
+        };
+        let layout = Layout {
+            result: 0,
+            mode: "kbk".to_owned(),
+            columns: 400,
+            rows: 250,
+            banks_per_pmu: 1,
+            links_per_direction: 1,
+            kinds: String::new(),
+            sections: ["a", "b", "c", "d", "e"].iter().zip([5, 1, 9, 2, 7]).map(|(n, c)| section(n, c)).collect(),
+        };
+        let mut page = Page { layouts: vec![layout], ..Page::default() };
+        page.fit();
+        let names: Vec<&str> = page.layouts[0].sections.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!((names, page.sections_left_out), (vec!["a", "c", "e"], 2));
+        assert!(page.html().len() < 2 << 20);
+    }
+}
