@@ -115,6 +115,7 @@ impl Trial<'_, '_> {
         if !has_ended {
             self.trace_end();
         }
+        self.finish_cut_short();
         if level == EvaluationLevel::Full || self.context.effort == Effort::Low {
             self.final_effort(PARAMS.evaluation.most_final);
         }
@@ -205,20 +206,17 @@ impl Trial<'_, '_> {
             .is_none_or(|best| expected <= best.score() as f64 * PARAMS.evaluation.most_expected)
     }
 
-    /// Puts the mappings that wait in order: those that can be measured with the work there is; of those within half of the gap of
-    /// each other, the one that moves fewer bytes, then the one with most to spare where it computes, then the one that is measured
-    /// soonest.
+    /// Puts the mappings that wait in order of what they are expected to take; of those within half of the gap of each other, the one
+    /// that moves fewer bytes comes first, then the one with most to spare where it computes, then the one that is measured soonest.
     fn order(&mut self) {
         let step = self.limits.gap.ln_1p() / 2.0;
         let about = |cycles: u64| (cycles.max(1) as f64).ln().div_euclid(step) as u64;
         let measures = self.context.measures;
-        let most_ideal_work = self.most_ideal_work();
         let key = |expected: u64, open: &Open| {
             let bucket = if measures { about(expected) } else { expected };
-            let is_dear = open.ideal.is_some_and(|ideal| ideal.work >= most_ideal_work);
             let Estimate { score, cycles, .. } = open.choice.estimate;
             let slow = about(open.choice.estimate.with_slow_computing());
-            (is_dear, bucket, score - cycles, slow, open.choice.firings(), expected)
+            (bucket, score - cycles, slow, open.choice.firings(), expected)
         };
         let mut frontier = std::mem::take(&mut self.evaluated.frontier);
         frontier.order(|choice| self.may_win(choice), key);
@@ -451,6 +449,22 @@ impl Trial<'_, '_> {
         }
     }
 
+    /// Measures to the end, whatever work that takes, the mapping whose run was cut short that would be faster than the best by more
+    /// than mappings take longer than expected, at the rate that its run has shown.
+    fn finish_cut_short(&mut self) {
+        let Some(best) = self.evaluated.best.as_ref().map(Routed::score) else { return };
+        let Some(open) = self.evaluated.frontier.take_least_of_cut_short() else { return };
+        let expected = self.evaluated.frontier.expected(&open);
+        if (expected as f64) * PARAMS.evaluation.as_estimated >= best as f64 {
+            self.evaluated.frontier.put_back(open);
+            return;
+        }
+        if let Ok(layout) = self.lay(&open) {
+            self.evaluated.work += layout_work(self.chip);
+            self.run(layout);
+        }
+    }
+
     fn trace_measured(&mut self, choice: &Choice, fastest: u64, took: u64) {
         let graph = self.graph;
         self.trace(|| {
@@ -486,10 +500,10 @@ impl Trial<'_, '_> {
     }
 
     /// Runs a section, if the work that is left is enough: a part of it shows how much all of the run takes. The first may take that of
-    /// normal effort; one that was cut short before, where nothing else is left to try, is measured to the end.
+    /// normal effort; one that was cut short before is measured to the end, as it is tried again only where it must be.
     fn measured(&mut self, section: &Section, most_cycles: u64, was_cut_short: bool) -> Measurement {
         let left = match &self.evaluated.best {
-            None if was_cut_short => u64::MAX,
+            _ if was_cut_short => u64::MAX,
             None => self.work_left().max(PARAMS.evaluation.normal.work),
             Some(_) => self.work_left(),
         };

@@ -155,6 +155,13 @@ impl Frontier {
         taken
     }
 
+    /// Takes the one that is expected to score least of those whose runs were cut short.
+    pub(super) fn take_least_of_cut_short(&mut self) -> Option<Open> {
+        let cut_short = (0..self.open.len()).filter(|&at| self.open[at].is_cut_short);
+        let least = cut_short.min_by_key(|&at| self.expected(&self.open[at]))?;
+        self.take(&[least]).pop()
+    }
+
     /// What is expected to score least of those that wait.
     pub(super) fn least_expected(&self) -> Option<u64> {
         self.open.iter().map(|open| self.expected(open)).min()
