@@ -14,7 +14,7 @@ use rdusim::bsp::{
 };
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::model::{Architecture, Options, Part, Phase, preset, write_part};
+use rdusim::model::{Architecture, Options, Part, Phase, part_of, preset};
 use rdusim::sparsity::BlockMask;
 use rdusim::units::Dtype;
 use rdusim::workload;
@@ -393,7 +393,7 @@ fn functions_left_out(bow: &Bsp) -> Outcome<()> {
         dtype: "fp16".to_owned(),
         ..Options::new("a layer of GPT-13B", Architecture { layers: 1, ..architecture }, Phase::Forward, 1, 2048)
     };
-    let text = write_part(&options, Part::default())?;
+    let text = part_of(&options, Part::default())?.into_text();
     let workload = workload::parse("layer.toml", &text, &[], 0)?;
     println!("\n## A whole layer of GPT-13B, forward, 2,048 tokens, on Bow: terms left out once\n");
     println!("Milliseconds, streaming of what cannot be resident apart.\n");

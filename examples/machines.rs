@@ -13,7 +13,7 @@ use rdusim::arch::{self, Quality};
 use rdusim::compile::Effort;
 use rdusim::input::Given;
 use rdusim::mode::Mode;
-use rdusim::model::{Architecture, Options, Part, Phase, Sparsity, preset, write_part};
+use rdusim::model::{Architecture, Options, Part, Phase, Sparsity, part_of, preset};
 use rdusim::outcome::Fidelity;
 use rdusim::report::{Curve, CurveChart, File, write};
 use rdusim::workload::{self, Workload};
@@ -87,7 +87,7 @@ fn layer(variant: Variant, phase: Phase) -> Result<Workload> {
         sparsity: (variant.block > 0).then_some(Sparsity { density: variant.density, block: variant.block }),
         ..Options::new("a layer of GPT-13B", Architecture { layers: 1, ..architecture }, phase, 1, TOKENS)
     };
-    let text = write_part(&options, Part::default()).map_err(|error| error.render(false))?;
+    let text = part_of(&options, Part::default()).map_err(|error| error.render(false))?.into_text();
     Ok(workload::parse("layer.toml", &text, &[], SEED).map_err(|error| error.render(false))?)
 }
 

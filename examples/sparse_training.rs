@@ -12,7 +12,7 @@ use rdusim::arch::{self, AnyChip};
 use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
-use rdusim::model::{Architecture, Options, Part, Phase, Sparsity, preset, write_part};
+use rdusim::model::{Architecture, Options, Part, Phase, Sparsity, part_of, preset};
 use rdusim::outcome::{Fidelity, Outcome};
 use rdusim::report::{Curve, CurveChart, File, write};
 use rdusim::workload::{self, Workload};
@@ -103,7 +103,7 @@ fn encoder(trained: &Trained, dtype: &str, regrow: &str) -> Result<Workload> {
             TOKENS,
         )
     };
-    let mut text = write_part(&options, Part::default())?;
+    let mut text = part_of(&options, Part::default())?.into_text();
     if trained.block.is_some() {
         let pattern = format!("pattern = {{ every = {EVERY}, fraction = {PRUNED}, regrow = \"{regrow}\" }}\n");
         text = text.replacen("[training]\n", &format!("[training]\n{pattern}"), 1);

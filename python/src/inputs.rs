@@ -169,7 +169,7 @@ pub(crate) fn model_text(py: Python<'_>, request: &str) -> PyResult<String> {
 pub(crate) fn import_text(py: Python<'_>, request: &str) -> PyResult<String> {
     let request: Request = read(request)?;
     watched(py, None, move |_| match request.workload.given() {
-        Given::File(path) => Ok(import::import(&path, &request.import()?)?.text),
+        Given::File(path) => Ok(import::import(&path, &request.import()?)?.graph.into_text()),
         Given::Text { text, .. } => Ok(text),
     })
 }

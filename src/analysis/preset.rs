@@ -5,9 +5,8 @@ use std::path::Path;
 use crate::diagnostics::Diagnostic;
 use crate::import;
 use crate::model::{
-    Activation, ActivationFormat, ExpertLoad, Options, Phase, Position, Recompute, Sparsity, Storage, preset, write,
+    Activation, ActivationFormat, ExpertLoad, Options, Phase, Position, Recompute, Sparsity, Storage, describe, preset,
 };
-use crate::workload;
 
 /// A model, what is changed of it, and what is done with it.
 #[derive(Debug, Clone)]
@@ -116,7 +115,7 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
                 .to_owned(),
         );
     }
-    let text = write(&Options {
+    let graph = describe(&Options {
         name: request.name.clone(),
         architecture,
         stack: None,
@@ -136,8 +135,8 @@ pub fn model_text(request: &ModelRequest) -> Result<String, Diagnostic> {
         notes,
     })?;
     // Whatever the dimensions, `rdusim check` takes the file.
-    workload::parse(&format!("the workload of {}", request.name), &text, &[], 0)?;
-    Ok(text)
+    graph.workload(&format!("the workload of {}", request.name), 0)?;
+    Ok(graph.into_text())
 }
 
 /// The workload file of a config.json, or of a published model that is read as one.
@@ -165,7 +164,7 @@ fn of_config(path: &Path, request: &ModelRequest) -> Result<String, Diagnostic> 
     dims.extend(request.context.map(|context| ("context".to_owned(), context)));
     let options =
         import::Options { dims, dtype: request.dtype.clone(), phase: request.phase, ..import::Options::default() };
-    let text = import::import(path, &options)?.text;
-    workload::parse(&format!("the workload of {}", request.name), &text, &[], 0)?;
-    Ok(text)
+    let graph = import::import(path, &options)?.graph;
+    graph.workload(&format!("the workload of {}", request.name), 0)?;
+    Ok(graph.into_text())
 }

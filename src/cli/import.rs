@@ -130,12 +130,12 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Failure> {
     options.masks_file = target.as_ref().map(|(_, name)| masks_name(name));
     let imported = import::import(&args.file, &options)?;
     let (Some(path), Some((directory, _))) = (&args.output, target) else {
-        return output::print(imported.text.as_bytes());
+        return output::print(imported.graph.text().as_bytes());
     };
     if let (Some(bytes), Some(name)) = (imported.masks, options.masks_file) {
         report::write_file(&directory.join(name), &bytes)?;
     }
-    Ok(report::write_file(path, imported.text.as_bytes())?)
+    Ok(report::write_file(path, imported.graph.text().as_bytes())?)
 }
 
 fn masks_name(workload: &str) -> String {

@@ -417,7 +417,7 @@ fn models() -> Vec<Kind> {
 fn imported(bench: &Bench, name: &str, bytes: &[u8]) -> Result<(), String> {
     let options = import::Options { dtype: "bf16".into(), ..import::Options::default() };
     let imported = told(import::import(&bench.file(name, bytes), &options))?;
-    told(workload::parse("imported.toml", &imported.text, &[], 0)).map(drop)
+    told(workload::parse("imported.toml", imported.graph.text(), &[], 0)).map(drop)
 }
 
 /// What the program wrote itself.

@@ -15,7 +15,8 @@ fn decoded(config: &Value) -> Result<Workload, String> {
     let dims = vec![("batch".to_owned(), 1), ("context".to_owned(), 16)];
     let options = Options { dims, phase: Phase::Decode, ..Options::default() };
     let imported = import(&path, &options).map_err(|error| error.to_string())?;
-    workload::parse("config.toml", &imported.text, &[], 0).map_err(|error| format!("{error}\n{}", imported.text))
+    workload::parse("config.toml", imported.graph.text(), &[], 0)
+        .map_err(|error| format!("{error}\n{}", imported.graph.text()))
 }
 
 fn with(base: &Value, changes: &Value) -> Value {

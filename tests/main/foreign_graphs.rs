@@ -57,7 +57,7 @@ impl Net {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("net.onnx");
         std::fs::write(&path, model.0).expect("a file");
-        let text = import(&path, &Options::default()).map_err(|error| error.to_string())?.text;
+        let text = import(&path, &Options::default()).map_err(|error| error.to_string())?.graph.into_text();
         workload::parse("net.toml", &text, &[], 0).map_err(|error| format!("{error}\n{text}"))
     }
 

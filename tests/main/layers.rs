@@ -29,11 +29,11 @@ fn read(config: &Value) -> Result<Read, String> {
     let dims = vec![("context".to_owned(), CONTEXT)];
     let options = Options { phase: Phase::Decode, dims, ..Options::default() };
     let imported = import(&path, &options).map_err(|error| error.to_string())?;
-    let decode = workload::parse("decode", &imported.text, &[], 0).map_err(|error| error.to_string())?;
+    let decode = workload::parse("decode", imported.graph.text(), &[], 0).map_err(|error| error.to_string())?;
     for phase in [Phase::Forward, Phase::Prefill] {
         let options = Options { phase, dims: vec![("sequence".to_owned(), 128)], ..Options::default() };
         let imported = import(&path, &options).map_err(|error| error.to_string())?;
-        let forward = workload::parse("forward", &imported.text, &[], 0).map_err(|error| error.to_string())?;
+        let forward = workload::parse("forward", imported.graph.text(), &[], 0).map_err(|error| error.to_string())?;
         assert_eq!(forward.parameters(), stack.parameters(), "{config}");
     }
     Ok(Read { service, stack, decode })

@@ -3,7 +3,7 @@
 use rdusim::arch::{self, Chip};
 use rdusim::compile::compile;
 use rdusim::mode::Mode;
-use rdusim::model::{Architecture, Options, PRESETS, Phase, Recompute, preset, write};
+use rdusim::model::{Architecture, Options, PRESETS, Phase, Recompute, Sparsity, describe, preset, write};
 use rdusim::outcome::{Fidelity, Outcome, SectionOutcome};
 use rdusim::sim::{check_size, simulate};
 use rdusim::workload::{self, OperatorKind, Workload};
@@ -52,6 +52,41 @@ fn run(workload: &Workload, mode: Mode) -> Outcome {
 
 fn macs(workload: &Workload) -> u64 {
     workload.operators.iter_enumerated().map(|(op, operator)| workload.dense_macs(op) * operator.repeat).sum()
+}
+
+/// A graph as it was built, and as its text reads: with the places of its values, which errors point at.
+fn built_and_read(options: &Options) -> Option<(String, String)> {
+    let graph = describe(options).ok()?;
+    let shown = |workload: Result<Workload, _>| match workload {
+        Ok(workload) => format!("{workload:?}"),
+        Err(error) => rdusim::diagnostics::Diagnostic::render(&error, false),
+    };
+    Some((shown(graph.workload("model", 0)), shown(workload::parse("model", graph.text(), &[], 0))))
+}
+
+#[test]
+fn a_graph_is_the_workload_that_its_text_reads_as() {
+    let phases = [Phase::Forward, Phase::Training, Phase::Prefill, Phase::Decode];
+    let mut compared = 0;
+    for (preset, phase) in PRESETS.iter().flat_map(|preset| phases.map(|phase| (preset, phase))) {
+        let Some((built, read)) = built_and_read(&options(&preset.architecture, phase)) else { continue };
+        assert!(built == read, "{} {phase:?}", preset.name);
+        compared += 1;
+    }
+    assert!(compared > 2 * PRESETS.len(), "{compared}");
+    let mut with_masks = options(&small(2), Phase::Training);
+    with_masks.sparsity = Some(Sparsity { density: 0.5, block: 16 });
+    let mut stored = options(&small(2), Phase::Decode);
+    stored.storage.weights = Some("int4:32".parse().expect("a format"));
+    stored.storage.cache = Some("fp8_e4m3".parse().expect("a format"));
+    let quantised =
+        Options { activations: Some("int8:token".parse().expect("a format")), ..options(&small(2), Phase::Prefill) };
+    // What is refused is refused at the same line.
+    let odd = Options { dtype: "bf17".to_owned(), ..options(&small(1), Phase::Forward) };
+    for options in [with_masks, stored, quantised, odd] {
+        let (built, read) = built_and_read(&options).expect("a graph");
+        assert_eq!(built, read);
+    }
 }
 
 #[test]

@@ -1,11 +1,10 @@
-//! The part of a model that one RDU has, as a workload file: what `compile` takes.
-
-use std::fmt::Write as _;
+//! The part of a model that one RDU has, as a graph: what `compile` takes.
 
 use super::parallel::Job;
 use rdusim_base::diagnostics::Diagnostic;
+use rdusim_graph::workload::{Builder, Graph, Kept, OperatorOptions, TensorFields, Training};
 use rdusim_models::model::{
-    Activation, Architecture, Experts, Extras, Options, Part, Phase, Position, Router, Sparsity, write_part,
+    Activation, Architecture, Experts, Extras, Options, Part, Phase, Position, Router, Sparsity, part_of,
 };
 
 /// Which part.
@@ -21,27 +20,27 @@ pub(super) enum Piece {
     Logits,
 }
 
-/// The workload file of a part: forward, backward and update, with the sharded widths of one chip.
+/// The graph of a part: forward, backward and update, with the sharded widths of one chip.
 ///
 /// # Errors
-/// As [`write_part`].
-pub(super) fn workload(job: &Job, piece: Piece) -> Result<String, Diagnostic> {
+/// As [`part_of`].
+pub(super) fn workload(job: &Job, piece: Piece) -> Result<Graph, Diagnostic> {
     written(job, piece, false)
 }
 
 /// The same for a chip of tiles: in fp16, with dropout.
 ///
 /// # Errors
-/// As [`write_part`].
-pub(super) fn workload_on_tiles(job: &Job, piece: Piece) -> Result<String, Diagnostic> {
+/// As [`part_of`].
+pub(super) fn workload_on_tiles(job: &Job, piece: Piece) -> Result<Graph, Diagnostic> {
     written(job, piece, true)
 }
 
 /// The whole model as one graph, for a chip that has all of it.
 ///
 /// # Errors
-/// As [`write_part`].
-pub(super) fn whole(job: &Job) -> Result<String, Diagnostic> {
+/// As [`part_of`].
+pub(super) fn whole(job: &Job) -> Result<Graph, Diagnostic> {
     let options = Options {
         sparsity: job.density.map(|density| Sparsity { density, block: 16 }),
         recompute: job.parallel.recompute,
@@ -49,10 +48,10 @@ pub(super) fn whole(job: &Job) -> Result<String, Diagnostic> {
     };
     let part =
         Part { has_embedding: true, has_logits: true, micro_batches: Some(job.micro_batches()), ..Part::default() };
-    write_part(&options, part)
+    part_of(&options, part)
 }
 
-fn written(job: &Job, piece: Piece, on_tiles: bool) -> Result<String, Diagnostic> {
+fn written(job: &Job, piece: Piece, on_tiles: bool) -> Result<Graph, Diagnostic> {
     let layers = if let Piece::Layers(count) = piece { count } else { 1 };
     let options = Options {
         // Only the tokens that are predicted come to the logits.
@@ -78,7 +77,7 @@ fn written(job: &Job, piece: Piece, on_tiles: bool) -> Result<String, Diagnostic
         drops_scores: on_tiles && !job.parallel.tiled.keeps_scores,
         ..Part::default()
     };
-    write_part(&options, part)
+    part_of(&options, part)
 }
 
 /// Positions without a table of their own.
@@ -117,81 +116,64 @@ fn routed(job: &Job) -> Architecture {
     Architecture { feed_forward: if shared > 0 { shared } else { all.feed_forward }, ..all }
 }
 
-/// Tensors and operators of a workload file.
-#[derive(Debug, Default)]
-struct Text {
-    tensors: String,
-    operators: String,
-}
-
-impl Text {
-    fn tensor(&mut self, name: &str, [rows, columns]: [&str; 2], role: &str) {
-        let _ =
-            writeln!(self.tensors, "[[tensors]]\nname = {name:?}\nshape = [{rows:?}, {columns:?}]\nrole = {role:?}");
-    }
-
-    fn operator(&mut self, name: &str, kind: &str, inputs: &[&str], output: &str, more: &str) {
-        let _ = writeln!(
-            self.operators,
-            "[[operators]]\nname = {name:?}\nkind = {kind:?}\ninputs = {inputs:?}\noutput = {output:?}\n{more}"
-        );
-    }
-
-    fn with(self, head: &str) -> String {
-        format!(
-            "schema = 1\nname = \"experts on one chip\"\ndtype = \"bf16\"\n{head}{}{}",
-            self.tensors, self.operators
-        )
-    }
-}
-
-/// The workload file of the products of a chip's experts, forward, backward and update, of so many rows each: a program that does not
-/// change from batch to batch gives each the rows of the busiest.
-pub(super) fn expert_products(job: &Job, experts: &Experts, rows: u64) -> String {
+/// The products of a chip's experts, forward, backward and update, of so many rows each: a program that does not change from batch to
+/// batch gives each the rows of the busiest.
+pub(super) fn expert_products(job: &Job, experts: &Experts, rows: u64) -> Graph {
     let (local, width) = (experts.count / job.parallel.experts.ep, experts.width / job.parallel.tp1());
     let hidden = job.architecture.hidden;
-    let (mut file, grouped) = (Text::default(), format!("batch = {local}\nblock = \"experts\""));
-    let inside = "block = \"experts\"";
-    file.tensor("x", ["rows", "hidden"], "input");
-    file.tensor("w_up", ["experts_by_hidden", "width"], "weight");
-    file.tensor("w_down", ["experts_by_width", "hidden"], "weight");
-    file.operator("up", "gemm", &["x", "w_up"], "f", &grouped);
+    let mut graph = Builder::new(EXPERTS_ON_ONE_CHIP, "bf16");
+    let (grouped, alone) = (OperatorOptions::default().batch(local), OperatorOptions::default());
+    graph.tensor("x", ["rows".into(), "hidden".into()], "input");
+    graph.tensor("w_up", ["experts_by_hidden".into(), "width".into()], "weight");
+    graph.tensor("w_down", ["experts_by_width".into(), "hidden".into()], "weight");
+    graph.operator("up", "gemm", &["x", "w_up"], "f", &grouped);
     match job.architecture.activation {
         Activation::GatedSilu | Activation::GatedGelu => {
             let is_gelu = job.architecture.activation == Activation::GatedGelu;
-            file.tensor("w_gate", ["experts_by_hidden", "width"], "weight");
-            file.operator("gate", "gemm", &["x", "w_gate"], "f_gate", &grouped);
-            file.operator("open", if is_gelu { "gelu" } else { "silu" }, &["f_gate"], "f_open", inside);
-            file.operator("gated", "mul", &["f_open", "f"], "g", inside);
+            graph.tensor("w_gate", ["experts_by_hidden".into(), "width".into()], "weight");
+            graph.operator("gate", "gemm", &["x", "w_gate"], "f_gate", &grouped);
+            graph.operator("open", if is_gelu { "gelu" } else { "silu" }, &["f_gate"], "f_open", &alone);
+            graph.operator("gated", "mul", &["f_open", "f"], "g", &alone);
         }
         Activation::Gelu | Activation::Relu | Activation::SquaredRelu => {
             let is_relu = job.architecture.activation != Activation::Gelu;
-            file.operator("activation", if is_relu { "relu" } else { "gelu" }, &["f"], "g", inside);
+            graph.operator("activation", if is_relu { "relu" } else { "gelu" }, &["f"], "g", &alone);
         }
     }
-    file.operator("down", "gemm", &["g", "w_down"], "y", &grouped);
-    file.with(&format!(
-        "[dims]\nrows = {}\nhidden = {hidden}\nwidth = {width}\nexperts_by_hidden = {}\nexperts_by_width = {}\n\
-         [training]\noptimizer = \"adam\"\nactivations = {:?}\nmicro_batches = {}\n[[blocks]]\nname = \"experts\"\nrepeat = 1\n",
-        local * rows,
-        local * hidden,
-        local * width,
-        job.parallel.recompute.activations(),
-        job.micro_batches()
-    ))
+    graph.operator("down", "gemm", &["g", "w_down"], "y", &grouped);
+    for operator in &mut graph.operators {
+        operator.block = Some("experts".to_owned());
+    }
+    graph.blocks = vec![("experts".to_owned(), 1.into())];
+    graph.dims = dims([
+        ("rows", local * rows),
+        ("hidden", hidden),
+        ("width", width),
+        ("experts_by_hidden", local * hidden),
+        ("experts_by_width", local * width),
+    ]);
+    graph.training = Some(Training {
+        optimizer: "adam".to_owned(),
+        activations: job.parallel.recompute.activations().to_owned(),
+        micro_batches: Some(job.micro_batches()),
+    });
+    graph.finish()
 }
 
-/// The workload file of what puts rows in order: those that are sent, those that come, of which each expert has as many, those that go
-/// back, and their sum for each token. Its gradient moves the same rows by the inverse orders, and is no graph of its own.
-pub(super) fn expert_rows(job: &Job, experts: &Experts, (sent, came): (u64, u64)) -> String {
+/// What puts rows in order: those that are sent, those that come, of which each expert has as many, those that go back, and their sum
+/// for each token. Its gradient moves the same rows by the inverse orders, and is no graph of its own.
+pub(super) fn expert_rows(job: &Job, experts: &Experts, (sent, came): (u64, u64)) -> Graph {
     let tokens = job.micro_batch * job.tokens();
-    let mut file = Text::default();
+    let mut graph = Builder::new(EXPERTS_ON_ONE_CHIP, "bf16");
+    let alone = OperatorOptions::default();
     let mut gather = |index: &str, from: &str, rows: &str, to: &str| {
-        let _ = writeln!(
-            file.tensors,
-            "[[tensors]]\nname = {index:?}\nshape = [{rows:?}, 1]\nrole = \"input\"\ndtype = \"fp32\""
-        );
-        file.operator(&format!("gather_{to}"), "embedding", &[index, from], to, "");
+        graph.tensors.push(TensorFields {
+            name: index.to_owned(),
+            shape: Some([rows.into(), 1.into()]),
+            role: Some("input"),
+            kept: Kept::of_type("fp32"),
+        });
+        graph.operator(&format!("gather_{to}"), "embedding", &[index, from], to, &alone);
     };
     gather("ids_sent", "h", "sent", "x_sent");
     // Rows of several senders are ordered by expert, and back.
@@ -201,23 +183,30 @@ pub(super) fn expert_rows(job: &Job, experts: &Experts, (sent, came): (u64, u64)
         gather("ids_back", "y_ordered", "came", "y_back");
     }
     gather("ids_visits", "y_came", "visits", "visited");
-    file.tensor("h", ["tokens", "hidden"], "input");
-    file.tensor("y_came", ["sent", "hidden"], "input");
+    graph.tensor("h", ["tokens".into(), "hidden".into()], "input");
+    graph.tensor("y_came", ["sent".into(), "hidden".into()], "input");
     if is_ordered {
-        file.tensor("x_came", ["came", "hidden"], "input");
-        file.tensor("y_ordered", ["came", "hidden"], "input");
+        graph.tensor("x_came", ["came".into(), "hidden".into()], "input");
+        graph.tensor("y_ordered", ["came".into(), "hidden".into()], "input");
     }
-    file.operator("weigh", "scale", &["visited"], "weighed", "");
+    graph.operator("weigh", "scale", &["visited"], "weighed", &alone);
     if experts.each > 1 {
         // The experts of a token are neighbours: a sum over a window of them.
-        let window = format!("[1, {}]", experts.each);
-        let more = format!("image = {window}\nkernel = {window}\nstride = {window}");
-        file.operator("combine", "average_pool", &["weighed"], "fed", &more);
+        let pooled = OperatorOptions::default().pooled([1, experts.each]);
+        graph.operator("combine", "average_pool", &["weighed"], "fed", &pooled);
     }
-    let came = if is_ordered { format!("came = {came}\n") } else { String::new() };
-    file.with(&format!(
-        "[dims]\ntokens = {tokens}\nsent = {sent}\n{came}visits = {}\nhidden = {}\n",
-        tokens * experts.each,
-        job.architecture.hidden
-    ))
+    graph.dims = dims([
+        ("tokens", tokens),
+        ("sent", sent),
+        ("came", came),
+        ("visits", tokens * experts.each),
+        ("hidden", job.architecture.hidden),
+    ]);
+    graph.finish()
+}
+
+const EXPERTS_ON_ONE_CHIP: &str = "experts on one chip";
+
+fn dims(of: [(&str, u64); 5]) -> Vec<(String, u64)> {
+    of.map(|(name, size)| (name.to_owned(), size)).into()
 }

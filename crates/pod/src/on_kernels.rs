@@ -13,7 +13,7 @@ use super::system::{Stack, System};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
 use rdusim_graph::arch::{AnyChip, Systolic, Wafer};
-use rdusim_graph::workload::{self, Phase, Workload};
+use rdusim_graph::workload::{Graph, Phase, Workload};
 use rdusim_machines::gpu::KernelCost;
 use rdusim_machines::{systolic, wafer};
 
@@ -103,8 +103,8 @@ fn levels(wafers: u64) -> u64 {
     levels
 }
 
-fn workload_of(text: &str) -> Result<Workload, Diagnostic> {
-    workload::parse("the part of the model on one chip", text, &[], 0)
+fn workload_of(graph: &Graph) -> Result<Workload, Diagnostic> {
+    graph.workload("the part of the model on one chip", 0)
 }
 
 /// Refuses what graphs of kernels do not say.

@@ -13,7 +13,7 @@ use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
 use rdusim_compile::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use rdusim_graph::arch::Chip;
-use rdusim_graph::workload::{self, Phase};
+use rdusim_graph::workload::{Graph, Phase};
 use rdusim_machines::gpu::KernelCost;
 use rdusim_models::model::Experts;
 use rdusim_outcome::{Fidelity, StopReason};
@@ -54,11 +54,11 @@ struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    /// Passes of the graph of a workload file, which has a forward pass, and a backward pass and an update if it trains.
-    fn run(&self, piece: Piece, text: &str) -> Result<PieceTime, Diagnostic> {
+    /// Passes of a graph, which has a forward pass, and a backward pass and an update if it trains.
+    fn run(&self, piece: Piece, graph: &Graph) -> Result<PieceTime, Diagnostic> {
         let (chip, stack) = (self.chip, self.stack);
         let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
-        let workload = workload::parse("the part of the model on one chip", text, &[], 0)?;
+        let workload = graph.workload("the part of the model on one chip", 0)?;
         let compiled = compile_with(chip, &workload, &[mode], Effort::Low, &BaseCache::default())?;
         let outcome = simulate_measured(chip, &workload, &compiled[0], Fidelity::Event);
         if outcome.stop != StopReason::Drained {
@@ -80,8 +80,7 @@ impl Sections<'_> {
     fn products(&self, experts: &Experts) -> Result<PieceTime, Diagnostic> {
         let parts = self.job.parallel.experts.parts;
         let each = busiest(&Rows::new(self.job)).div_ceil(parts).max(1);
-        let text = graph::expert_products(self.job, experts, each);
-        let part = self.run(Piece::Layers(1), &text)?;
+        let part = self.run(Piece::Layers(1), &graph::expert_products(self.job, experts, each))?;
         Ok(PieceTime { update: part.update, ..part.scaled(parts as f64) })
     }
 

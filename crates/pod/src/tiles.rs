@@ -16,7 +16,7 @@ use super::system::{Stack, System};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
 use rdusim_graph::arch::{Bsp, BspPart};
-use rdusim_graph::workload::{self, Phase, Workload};
+use rdusim_graph::workload::{Phase, Workload};
 use rdusim_machines::bsp::{self, PhaseJob};
 use rdusim_machines::gpu::KernelCost;
 use rdusim_models::model::Architecture;
@@ -99,8 +99,7 @@ fn part(job: &Job) -> BspPart {
 
 /// The graph of a piece.
 fn graph_of(job: &Job, piece: Piece) -> Result<Workload, Diagnostic> {
-    let text = graph::workload_on_tiles(job, piece)?;
-    workload::parse("the part of the model on one chip", &text, &[], 0)
+    graph::workload_on_tiles(job, piece)?.workload("the part of the model on one chip", 0)
 }
 
 /// Times of all pieces on a chip with so much memory.

@@ -6,7 +6,7 @@ use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
 use rdusim_cost::cost::bound_cycles;
 use rdusim_graph::arch::{Chip, Quality};
-use rdusim_graph::workload::{self, Workload};
+use rdusim_graph::workload::{self, Builder, Workload};
 
 use super::published::CHIPS;
 use super::run::{SetReport, SetRow, outcome};
@@ -101,11 +101,7 @@ fn systolic(chip: &Chip) -> Result<SetReport, Diagnostic> {
     // Tiles of `lanes` x `stages`: 40 x 16 of them, one for each PCU, some times over.
     for (m_times, n_times, k) in [(1, 8, 4096), (2, 10, 2048), (4, 4, 8192)] {
         let (m, n) = (lanes * 40 * m_times, chip.pcu.stages * 16 * n_times);
-        let text = format!(
-            "schema = 1\nname = \"even tiles\"\n[[tensors]]\nname = \"a\"\nshape = [{m}, {k}]\nrole = \"input\"\n\
-             [[tensors]]\nname = \"b\"\nshape = [{k}, {n}]\nrole = \"weight\"\n[[operators]]\nname = \"gemm\"\n\
-             kind = \"gemm\"\ninputs = [\"a\", \"b\"]\noutput = \"c\"\n"
-        );
+        let tiles = Builder::product("bf16", (m, n, k)).finish().workload("the workload of an analytic set", 0)?;
         // With bandwidth to spare there is a reason to use every PCU.
         let mut fed = chip.clone();
         let faster = |tier: &rdusim_graph::arch::Tier| rdusim_graph::arch::Tier {
@@ -113,7 +109,7 @@ fn systolic(chip: &Chip) -> Result<SetReport, Diagnostic> {
             ..tier.clone()
         };
         fed.memory = chip.memory.iter().map(faster).collect();
-        let outcome = outcome(&fed, &load(&text, &[])?, Mode::Kbk)?;
+        let outcome = outcome(&fed, &tiles, Mode::Kbk)?;
         let busiest = outcome.sections[0].stages[0].busiest_cycles;
         let truth = m * n * k / (chip.pcus() * lanes * chip.pcu.stages);
         rows.push(row(format!("GEMM of {m} x {n} x {k}"), truth as f64, busiest as f64));

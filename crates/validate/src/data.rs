@@ -5,7 +5,7 @@ use rdusim_base::input::refuse_repeated;
 use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::{AnyChip, Bsp, Chip, Quality, Systolic};
-use rdusim_graph::workload;
+use rdusim_graph::workload::Builder;
 use rdusim_machines::bsp;
 use rdusim_machines::gpu::{self, Case};
 use rdusim_machines::systolic;
@@ -260,13 +260,7 @@ fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
         let title = format!("{} is an RDU: only products can be simulated as cases on it", chip.name);
         return Err(Diagnostic::new(title).with_help("give other operators as a workload file to `rdusim run`"));
     };
-    let text = format!(
-        "schema = 1\nname = \"gemm\"\ndtype = \"{dtype}\"\n[dims]\nm = {m}\nn = {n}\nk = {k}\n\
-         [[tensors]]\nname = \"a\"\nshape = [\"m\", \"k\"]\nrole = \"input\"\n\
-         [[tensors]]\nname = \"b\"\nshape = [\"k\", \"n\"]\nrole = \"weight\"\n\
-         [[operators]]\nname = \"gemm\"\nkind = \"gemm\"\ninputs = [\"a\", \"b\"]\noutput = \"c\"\n"
-    );
-    let workload = workload::parse("the product of a case", &text, &[], 0)?;
+    let workload = Builder::product(dtype.name(), (m, n, k)).finish().workload("the product of a case", 0)?;
     let run = |quality: Quality| outcome(&chip.under(quality)?, &workload, Mode::Kbk);
     let ideal = chip.seconds(run(Quality::Ideal)?.cycles);
     if chip.vendor.is_none() {

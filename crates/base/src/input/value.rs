@@ -10,6 +10,12 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 #[derive(Debug)]
 pub struct Table<T>(T);
 
+impl<T> From<T> for Table<T> {
+    fn from(of: T) -> Self {
+        Self(of)
+    }
+}
+
 impl<T> Deref for Table<T> {
     type Target = T;
 

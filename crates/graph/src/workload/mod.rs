@@ -2,6 +2,7 @@
 //!
 //! `docs/workload-format.md` describes the file.
 
+mod builder;
 mod carried;
 mod causal;
 mod declare;
@@ -20,6 +21,7 @@ mod limits;
 mod link;
 mod masks;
 mod packed;
+mod page;
 mod pruned;
 mod pruning;
 mod quantised;
@@ -37,6 +39,7 @@ mod uses;
 use std::ops::Range;
 use std::path::Path;
 
+pub use builder::{Builder, Graph, Kept, OperatorFields, OperatorOptions, Sparse, StoredIn, TensorFields, Training};
 pub use carried::Chains;
 pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
 pub use form::{CausalAxis, GemmForm, GemmOptions};
@@ -48,6 +51,7 @@ pub use kind::{OperatorKind, Phase};
 pub use packed::{EXPANSION_STEPS, Packed, StoredAs};
 pub use pruned::PrunedActivation;
 pub use sections::pin;
+pub use spec::Extent;
 pub use uses::Uses;
 
 use masks::MaskMaker;
@@ -99,7 +103,12 @@ impl Template {
 }
 
 fn resolve(source: &Source, seed: u64) -> Result<Workload, Diagnostic> {
-    let mut workload = checked(source, &source.read()?, seed)?;
+    built(source, &source.read()?, seed)
+}
+
+/// The workload that a file with this text says, which was read or built.
+fn built(source: &Source, spec: &WorkloadSpec, seed: u64) -> Result<Workload, Diagnostic> {
+    let mut workload = checked(source, spec, seed)?;
     workload.text = source.text().into();
     Ok(workload)
 }

@@ -91,7 +91,7 @@ pub(super) struct StorageSpec {
 
 /// One extent of a shape.
 #[derive(Debug, Clone)]
-pub(super) enum Extent {
+pub enum Extent {
     /// The name of a dimension in `[dims]`.
     Dim(String),
     /// A number.
@@ -153,6 +153,28 @@ pub(super) struct OperatorSpec {
     pub(super) padding: Option<Spanned<Vec<Spanned<Count>>>>,
     pub(super) dilation: Option<Spanned<Vec<Spanned<Count>>>>,
     pub(super) groups: Option<Spanned<Extent>>,
+}
+
+impl SparsitySpec {
+    /// A pattern, of which nothing else is said.
+    pub(super) fn of_pattern(pattern: Spanned<String>) -> Self {
+        Self {
+            pattern,
+            density: None,
+            block: None,
+            seed: None,
+            n: None,
+            m: None,
+            exponent: None,
+            file: None,
+            key: None,
+            transpose: None,
+            tokens: None,
+            shared: None,
+            neurons: None,
+            format: None,
+        }
+    }
 }
 
 impl OperatorSpec {

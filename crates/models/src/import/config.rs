@@ -13,7 +13,7 @@ use super::options::{Imported, Options};
 use super::published::published;
 use super::quantization::Quantisation;
 use super::subject::{Purpose, Subject};
-use crate::model::{ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, write};
+use crate::model::{ExpertLoad, Phase, Position, Recompute, Storage, WeightFile, describe};
 use rdusim_base::diagnostics::{Diagnostic, steers};
 use rdusim_base::input;
 
@@ -84,7 +84,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     let Quantisation { weights: stored, others, cache, activations } = quantisation;
     let storage = Storage { weights: stored, others, cache: cache.filter(|_| options.phase == Phase::Decode) };
     let name = name_of(path, &fields);
-    let text = write(&crate::model::Options {
+    let graph = describe(&crate::model::Options {
         name,
         architecture,
         stack: stack.map(Arc::new),
@@ -103,7 +103,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
         weights,
         notes,
     })?;
-    Ok(Imported { text, masks: None })
+    Ok(Imported { graph, masks: None })
 }
 
 /// Sizes that a config leaves open.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::proto::Tensor;
 use super::wire::{self, Value};
 use rdusim_base::diagnostics::Diagnostic;
+use rdusim_graph::workload::StoredIn;
 
 /// Elements up to which the numbers of a constant are worked with.
 pub(super) const MOST_FOLDED: u64 = 2 << 20;
@@ -46,15 +47,14 @@ pub(super) struct Quantized {
 
 impl Quantized {
     /// What a `storage` says of a matrix of K rows and N columns; `None` where scales do not lie along its columns.
-    pub(super) fn storage(self, is_transposed: bool) -> Option<String> {
-        let whole = match self.axis {
-            None => ", one_scale = true",
-            Some(axis) if (axis == 0) == is_transposed => "",
+    pub(super) fn storage(self, is_transposed: bool) -> Option<StoredIn> {
+        let one_scale = match self.axis {
+            None => true,
+            Some(axis) if (axis == 0) == is_transposed => false,
             Some(_) => return None,
         };
-        let scales = if self.is_fp32 { "fp32" } else { "bf16" };
-        let zeros = if self.has_zero_points { ", zero_points = true" } else { "" };
-        Some(format!("{{ format = \"int8\", scales = \"{scales}\"{whole}{zeros} }}"))
+        let scales = Some(if self.is_fp32 { "fp32" } else { "bf16" });
+        Some(StoredIn { format: "int8".to_owned(), group: None, one_scale, scales, zero_points: self.has_zero_points })
     }
 }
 

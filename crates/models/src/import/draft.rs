@@ -1,11 +1,11 @@
-//! A workload in the making: tensors and operators as records, and their text.
+//! A workload in the making: tensors and operators as records.
 
-use std::fmt::Write as _;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
 use super::proto::Tensor as Stored;
+use rdusim_graph::workload::{Builder, Graph, Kept, OperatorFields, OperatorOptions, Sparse, StoredIn, TensorFields};
 
 /// What a tensor is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub(super) struct Tensor<'a> {
     pub(super) dtype: Option<&'static str>,
     pub(super) origin: Option<Origin<'a>>,
     /// What its `sparsity` says.
-    pub(super) sparsity: Option<String>,
+    pub(super) sparsity: Option<Sparse>,
     /// What its `storage` would say, where it is the second operand of products alone.
-    pub(super) storage: Option<String>,
+    pub(super) storage: Option<StoredIn>,
 }
 
 /// An operator.
@@ -56,8 +56,8 @@ pub(super) struct Operator {
     pub(super) vectors: Vec<usize>,
     /// It is a product of activations that are quantised.
     pub(super) is_narrow: bool,
-    /// Further keys and their values.
-    pub(super) options: Vec<(&'static str, String)>,
+    /// What else is said of it.
+    pub(super) options: OperatorOptions,
 }
 
 /// A workload.
@@ -138,7 +138,7 @@ impl Draft<'_> {
             output,
             vectors: Vec::new(),
             is_narrow: false,
-            options: Vec::new(),
+            options: OperatorOptions::default(),
         });
         &mut self.operators[at]
     }
@@ -194,7 +194,7 @@ impl Draft<'_> {
     }
 
     /// The notes, with one on so many weights that are stored as integers.
-    fn write_notes(&self, text: &mut String, stored: usize, dtype: &str) {
+    fn notes(&self, stored: usize, dtype: &str) -> Vec<String> {
         let about_storage = (stored > 0).then(|| {
             let narrow = self.operators.iter().filter(|op| op.is_narrow && self.is_of_integers(op)).count();
             format!(
@@ -202,26 +202,13 @@ impl Draft<'_> {
                  such integers, the others of {dtype}"
             )
         });
-        let notes: Vec<&String> = self.notes.iter().chain(&about_storage).collect();
-        if notes.is_empty() {
-            return;
-        }
-        text.push_str("notes = [\n");
-        for note in notes {
-            let _ = writeln!(text, "    {},", quoted(note));
-        }
-        text.push_str("]\n");
+        self.notes.iter().cloned().chain(about_storage).collect()
     }
 
-    /// The workload file. `about` is said in comments at its head; `rows` is a name for the rows of inputs.
-    pub(super) fn to_toml(&self, name: &str, dtype: &str, about: &[String], rows: &str) -> String {
-        let mut text = String::new();
-        for line in about {
-            let _ = writeln!(text, "# {}", line.replace(|c: char| c.is_control(), " "));
-        }
-        let _ = writeln!(text, "\nschema = 1\nname = {}\ndtype = {}", quoted(name), quoted(dtype));
+    /// The workload. `about` is said in comments at the head of its file; `rows` is a name for the rows of inputs.
+    pub(super) fn graph(&self, name: &str, dtype: &str, about: Vec<String>, rows: &str) -> Graph {
         let is_stored = |tensor: usize| self.tensors[tensor].storage.is_some() && self.is_storable(tensor, dtype);
-        self.write_notes(&mut text, (0..self.tensors.len()).filter(|&tensor| is_stored(tensor)).count(), dtype);
+        let stored = (0..self.tensors.len()).filter(|&tensor| is_stored(tensor)).count();
         let used = self.used();
         let inputs = || self.tensors.iter().zip(&used).filter(|(t, used)| **used && t.role == Role::Input);
         // The rows that most inputs have get a name, so that they can be changed in one place.
@@ -229,65 +216,49 @@ impl Draft<'_> {
             .map(|(t, _)| t.shape.0)
             .max_by_key(|&rows| (inputs().filter(|(t, _)| t.shape.0 == rows).count(), rows));
         let most = most.filter(|&rows| rows > 1);
-        if let Some(size) = most {
-            let _ = writeln!(text, "\n[dims]\n{rows} = {size}");
-        }
         let extent = |size: u64, role: Role| match most {
-            Some(most) if most == size && role == Role::Input => quoted(rows),
-            _ => size.to_string(),
+            Some(most) if most == size && role == Role::Input => rows.into(),
+            _ => size.into(),
         };
+        let mut tensors = Vec::new();
         for (index, tensor) in self.tensors.iter().enumerate().filter(|(index, _)| used[*index]) {
             let Tensor { name, shape, role, is_output, dtype: own, sparsity, storage, .. } = tensor;
             let has_shape = tensor.is_view || tensor.states_shape;
             if *role == Role::Made && !has_shape && !is_output && own.is_none() {
                 continue;
             }
-            let _ = writeln!(text, "\n[[tensors]]\nname = {}", quoted(name));
-            if *role != Role::Made || has_shape {
-                let _ = writeln!(text, "shape = [{}, {}]", extent(shape.0, *role), shape.1);
-            }
-            match role {
-                Role::Input => text.push_str("role = \"input\"\n"),
-                Role::Weight => text.push_str("role = \"weight\"\n"),
-                Role::Made if *is_output => text.push_str("role = \"output\"\n"),
-                Role::Made => {}
-            }
-            if let Some(own) = own {
-                let _ = writeln!(text, "dtype = {}", quoted(own));
-            }
-            if let Some(storage) = storage.as_ref().filter(|_| is_stored(index)) {
-                let _ = writeln!(text, "storage = {storage}");
-            }
-            if let Some(sparsity) = sparsity {
-                let _ = writeln!(text, "sparsity = {sparsity}");
-            }
+            let storage = storage.clone().filter(|_| is_stored(index));
+            tensors.push(TensorFields {
+                name: name.clone(),
+                shape: (*role != Role::Made || has_shape).then(|| [extent(shape.0, *role), shape.1.into()]),
+                role: match role {
+                    Role::Input => Some("input"),
+                    Role::Weight => Some("weight"),
+                    Role::Made => is_output.then_some("output"),
+                },
+                kept: Kept { dtype: own.map(str::to_owned), storage, sparsity: sparsity.clone() },
+            });
         }
-        let names = |list: &[usize]| -> String {
-            let list: Vec<String> = list.iter().map(|&tensor| quoted(&self.tensors[tensor].name)).collect();
-            list.join(", ")
+        let name_of = |&tensor: &usize| self.tensors[tensor].name.clone();
+        let operators = self.operators.iter().map(|operator| OperatorFields {
+            name: operator.name.clone(),
+            kind: operator.kind.to_owned(),
+            inputs: operator.inputs.iter().map(name_of).collect(),
+            output: name_of(&operator.output),
+            block: None,
+            options: OperatorOptions::default().vectors(operator.vectors.iter().map(name_of)).and(&operator.options),
+        });
+        let graph = Builder {
+            about,
+            name: name.to_owned(),
+            dtype: dtype.to_owned(),
+            notes: self.notes(stored, dtype),
+            dims: most.map(|size| (rows.to_owned(), size)).into_iter().collect(),
+            training: None,
+            blocks: Vec::new(),
+            tensors,
+            operators: operators.collect(),
         };
-        for operator in &self.operators {
-            let Operator { name, kind, inputs, output, vectors, options, .. } = operator;
-            let _ = writeln!(
-                text,
-                "\n[[operators]]\nname = {}\nkind = {}\ninputs = [{}]\noutput = {}",
-                quoted(name),
-                quoted(kind),
-                names(inputs),
-                quoted(&self.tensors[*output].name)
-            );
-            if !vectors.is_empty() {
-                let _ = writeln!(text, "vectors = [{}]", names(vectors));
-            }
-            for (key, value) in options {
-                let _ = writeln!(text, "{key} = {value}");
-            }
-        }
-        text
+        graph.finish()
     }
-}
-
-/// A string as TOML writes it.
-pub(super) fn quoted(text: &str) -> String {
-    toml::Value::String(text.replace(|c: char| c.is_control(), " ")).to_string()
 }

@@ -5,6 +5,7 @@ use super::image_shapes::{Transposed, transposed, windows};
 use super::layout::Layout;
 use super::lower::{Done, Lower, Stop, unsupported};
 use super::net::{NetNode, ValueId};
+use rdusim_graph::workload::OperatorOptions;
 
 impl Lower<'_, '_> {
     /// An image with its channels along the columns.
@@ -38,7 +39,7 @@ impl Lower<'_, '_> {
         if groups != 1
             && let Some(operator) = self.draft.maker(tensor)
         {
-            operator.options.push(("groups", groups.to_string()));
+            operator.options = std::mem::take(&mut operator.options).groups(groups.unsigned_abs());
         }
         self.settle(node, result.on(tensor))?;
         if let (Some(bias), Some(output)) = (node.input(2).filter(|&bias| self.is_constant(bias)), node.output()) {
@@ -48,7 +49,7 @@ impl Lower<'_, '_> {
     }
 
     /// Keys of an operator on images of two axes, or of one.
-    fn image_options(node: &NetNode<'_>, image: &[u64], kernel: &[u64]) -> Result<Vec<(&'static str, String)>, Stop> {
+    fn image_options(node: &NetNode<'_>, image: &[u64], kernel: &[u64]) -> Result<OperatorOptions, Stop> {
         if image.len() > 2 {
             return unsupported(format!("images of {} axes", image.len()));
         }
@@ -61,16 +62,15 @@ impl Lower<'_, '_> {
         let (front, behind) = found.pads.split_at(image.len());
         let (front, behind) = (two(front, 0), two(behind, 0));
         let padding = [front[0], front[1], behind[0], behind[1]];
-        let mut options = vec![("image", format!("{:?}", two(image, 1))), ("kernel", format!("{:?}", two(kernel, 1)))];
-        for (key, pair) in [("stride", two(&found.strides, 1)), ("dilation", two(&found.dilations, 1))] {
-            if pair != [1, 1] {
-                options.push((key, format!("{pair:?}")));
-            }
+        let mut options = OperatorOptions::default().image(two(image, 1)).kernel(two(kernel, 1));
+        let (stride, dilation) = (two(&found.strides, 1), two(&found.dilations, 1));
+        if stride != [1, 1] {
+            options = options.stride(stride);
         }
-        if padding != [0; 4] {
-            options.push(("padding", format!("{padding:?}")));
+        if dilation != [1, 1] {
+            options = options.dilation(dilation);
         }
-        Ok(options)
+        Ok(if padding == [0; 4] { options } else { options.padding(padding) })
     }
 
     pub(super) fn pool(&mut self, node: &NetNode<'_>, kind: &'static str) -> Done {
@@ -98,17 +98,11 @@ impl Lower<'_, '_> {
         image: &[u64],
     ) -> Done {
         let (first, rest) = image.split_first().unwrap_or((&1, &[]));
-        let size = format!("[{first}, {}]", rest.iter().product::<u64>());
-        self.pooled(node, kind, layout, vec![("image", size.clone()), ("kernel", size)])
+        let size = [*first, rest.iter().product()];
+        self.pooled(node, kind, layout, OperatorOptions::default().image(size).kernel(size))
     }
 
-    fn pooled(
-        &mut self,
-        node: &NetNode<'_>,
-        kind: &'static str,
-        layout: &Layout,
-        options: Vec<(&'static str, String)>,
-    ) -> Done {
+    fn pooled(&mut self, node: &NetNode<'_>, kind: &'static str, layout: &Layout, options: OperatorOptions) -> Done {
         let output = node.output().ok_or(Stop::Behind)?;
         let shape = self.shape(output)?.to_vec();
         let elements: u64 = shape.iter().product();
@@ -163,18 +157,15 @@ impl Lower<'_, '_> {
             let weight = self.draft.tensor(&name, (filters[0] / groups * taps, columns), Role::Weight);
             let (top, bottom) = lines.padding(down.0);
             let (left, right_side) = pixels.padding(right.0);
-            let mut options = vec![
-                ("image", format!("{:?}", [lines.from, pixels.from])),
-                ("kernel", format!("{:?}", [down.0, right.0])),
-            ];
+            let mut options = OperatorOptions::default().image([lines.from, pixels.from]).kernel([down.0, right.0]);
             if [lines.dilation, pixels.dilation] != [1, 1] {
-                options.push(("dilation", format!("{:?}", [lines.dilation, pixels.dilation])));
+                options = options.dilation([lines.dilation, pixels.dilation]);
             }
             if [top, left, bottom, right_side] != [0; 4] {
-                options.push(("padding", format!("{:?}", [top, left, bottom, right_side])));
+                options = options.padding([top, left, bottom, right_side]);
             }
             if groups != 1 {
-                options.push(("groups", groups.to_string()));
+                options = options.groups(groups);
             }
             let tensor = self.emit(node, "conv", vec![layout.tensor, weight], (rows, columns), options);
             is_moved &= kinds == 1;
@@ -184,7 +175,9 @@ impl Lower<'_, '_> {
             width += columns;
             joined = Some(match joined {
                 None => tensor,
-                Some(before) => self.emit(node, "concat", vec![before, tensor], (rows, width), Vec::new()),
+                Some(before) => {
+                    self.emit(node, "concat", vec![before, tensor], (rows, width), OperatorOptions::default())
+                }
             });
         }
         let Some(mut tensor) = joined else { return unsupported("filters without taps") };
@@ -201,7 +194,7 @@ impl Lower<'_, '_> {
             tensor = self.seen_as(node, "slice", tensor, (wanted, channels));
         }
         if let Some(bias) = bias.filter(|_| !is_moved) {
-            tensor = self.emit(node, "bias", vec![tensor], (wanted, channels), Vec::new());
+            tensor = self.emit(node, "bias", vec![tensor], (wanted, channels), OperatorOptions::default());
             if let Some(operator) = self.draft.maker(tensor) {
                 operator.vectors = vec![bias];
             }
@@ -287,12 +280,12 @@ impl Lower<'_, '_> {
         // Where windows reach further than they move, there are pixels beside the image.
         let over = |axis: usize| taps[axis].saturating_sub(stride[axis]);
         let padding = [over(0) / 2, over(1) / 2, over(0) - over(0) / 2, over(1) - over(1) / 2];
-        let mut options = vec![("image", format!("{image:?}")), ("kernel", format!("{taps:?}"))];
+        let mut options = OperatorOptions::default().image(image).kernel(taps);
         if stride != [1, 1] {
-            options.push(("stride", format!("{stride:?}")));
+            options = options.stride(stride);
         }
         if padding != [0; 4] {
-            options.push(("padding", format!("{padding:?}")));
+            options = options.padding(padding);
         }
         let kind = if taps == [1, 1] { "max_pool" } else { "average_pool" };
         self.emit(node, kind, vec![tensor], shape, options)
@@ -308,12 +301,19 @@ impl Lower<'_, '_> {
                 has += size;
                 whole = Some(match whole {
                     None => power,
-                    Some(before) => self.emit(node, "concat", vec![before, power], (rows, has * columns), Vec::new()),
+                    Some(before) => self.emit(
+                        node,
+                        "concat",
+                        vec![before, power],
+                        (rows, has * columns),
+                        OperatorOptions::default(),
+                    ),
                 });
             }
             size *= 2;
             if size <= count {
-                power = self.emit(node, "concat", vec![power, power], (rows, size * columns), Vec::new());
+                power =
+                    self.emit(node, "concat", vec![power, power], (rows, size * columns), OperatorOptions::default());
             }
         }
         whole.unwrap_or(layout.tensor)

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::draft::{Draft, Origin, Role};
 use super::layout::Layout;
 use super::net::{Net, NetNode, ValueId};
+use rdusim_graph::workload::OperatorOptions;
 
 /// A node that a workload has no operator for.
 #[derive(Debug, Clone)]
@@ -225,7 +226,7 @@ impl Lower<'_, '_> {
         kind: &'static str,
         inputs: Vec<usize>,
         shape: (u64, u64),
-        options: Vec<(&'static str, String)>,
+        options: OperatorOptions,
     ) -> usize {
         let value = node.output().map_or("", |output| self.net.values[output].name.as_str());
         let output = self.draft.made(value, shape);
@@ -236,7 +237,8 @@ impl Lower<'_, '_> {
 
     /// The result of a node that keeps the layout of its first input.
     pub(super) fn elementwise(&mut self, node: &NetNode<'_>, kind: &'static str, layout: &Layout) -> Done {
-        let tensor = self.emit(node, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());
+        let tensor =
+            self.emit(node, kind, vec![layout.tensor], (layout.rows, layout.columns), OperatorOptions::default());
         self.settle(node, layout.on(tensor))
     }
 

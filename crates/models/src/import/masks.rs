@@ -5,13 +5,14 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::constant::{element, outside};
-use super::draft::{Draft, Origin, Role, quoted};
+use super::draft::{Draft, Origin, Role};
 use super::options::Options;
 use super::proto::Tensor as Stored;
 use super::wire;
 use rdusim_base::diagnostics::{Diagnostic, number};
 use rdusim_base::input;
 use rdusim_graph::sparsity::read::{FileKind, MatrixRequest, read_mask};
+use rdusim_graph::workload::Sparse;
 
 /// What masks are asked for.
 #[derive(Debug)]
@@ -64,7 +65,9 @@ pub(super) fn add(draft: &mut Draft<'_>, asked: &Asked, model: &Path) -> Result<
             matches!(operator.kind, "gemm" | "conv")
                 && operator.inputs.get(1) == Some(&index)
                 && operator.inputs[0] != index
-                && !operator.options.iter().any(|(key, _)| matches!(*key, "transpose_b" | "groups" | "heads"))
+                && !operator.options.has_transposed_b()
+                && !operator.options.has_groups()
+                && !operator.options.has_heads()
         };
         let mut readers = draft.operators.iter().filter(|operator| reads(operator)).peekable();
         if draft.tensors[index].role != Role::Weight || readers.peek().is_none() || !readers.all(as_weight) {
@@ -102,13 +105,13 @@ pub(super) fn add(draft: &mut Draft<'_>, asked: &Asked, model: &Path) -> Result<
             serde_json::Value::from(name.as_str()),
             data.len()
         );
-        let block = if asked.block == (1, 1) {
-            String::new()
-        } else {
-            format!(", block = [{}, {}]", asked.block.0, asked.block.1)
-        };
-        draft.tensors[index].sparsity =
-            Some(format!("{{ pattern = \"file\", file = {}, key = {}{block} }}", quoted(&asked.file), quoted(&name)));
+        draft.tensors[index].sparsity = Some(Sparse::File {
+            file: asked.file.clone(),
+            key: name,
+            transpose: false,
+            density: None,
+            block: Some(asked.block).filter(|&block| block != (1, 1)),
+        });
     }
     if covered == 0 {
         let title = "no weight of the network has values: there are no masks";

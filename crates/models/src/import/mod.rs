@@ -95,7 +95,7 @@ pub fn load(path: &Path, sets: &[Override], seed: u64, options: &Options) -> Res
         return workload::load(path, sets, seed);
     }
     let imported = import(path, options)?;
-    workload::parse(&format!("{} (imported)", path.display()), &imported.text, sets, seed)
+    imported.graph.workload_with(&format!("{} (imported)", path.display()), sets, seed)
 }
 
 /// The same for a file that is read many times with other overrides.
@@ -107,7 +107,7 @@ pub fn template(path: &Path, base: &[Override], options: &Options) -> Result<wor
         return workload::Template::open(path, base);
     }
     let imported = import(path, options)?;
-    workload::Template::of_text(&format!("{} (imported)", path.display()), &imported.text, base)
+    workload::Template::of_text(&format!("{} (imported)", path.display()), imported.graph.text(), base)
 }
 
 /// [`load`] of a file, a model or the text of a workload.

@@ -5,6 +5,7 @@ use super::fold::axis_of;
 use super::layout::{Layout, Side};
 use super::lower::{Done, Lower, Stop, unsupported};
 use super::net::{NetNode, ValueId};
+use rdusim_graph::workload::OperatorOptions;
 
 impl Lower<'_, '_> {
     pub(super) fn reshape(&mut self, node: &NetNode<'_>) -> Done {
@@ -50,7 +51,7 @@ impl Lower<'_, '_> {
             let table = self.weight(data, (of[0], columns), false, (0, columns));
             let layout = self.indexed(indices)?;
             let rows: u64 = self.shape(indices)?.iter().product();
-            let tensor = self.emit(node, "embedding", vec![layout, table], (rows, columns), Vec::new());
+            let tensor = self.emit(node, "embedding", vec![layout, table], (rows, columns), OperatorOptions::default());
             let mut flat = self.shape(indices)?.to_vec();
             flat.push(columns);
             let placed = Layout::of_rows(tensor, &flat).reshaped(&shape);
@@ -246,7 +247,13 @@ impl Lower<'_, '_> {
         let mut columns: u64 = layouts[..count].iter().map(|layout| layout.columns).sum();
         while count < parts.len() {
             columns += layouts[count].columns;
-            tensor = self.emit(node, "concat", vec![tensor, parts[count]], (first.rows, columns), Vec::new());
+            tensor = self.emit(
+                node,
+                "concat",
+                vec![tensor, parts[count]],
+                (first.rows, columns),
+                OperatorOptions::default(),
+            );
             count += 1;
             self.joined.insert(parts[..count].to_vec(), tensor);
         }

@@ -71,8 +71,8 @@ pub(super) fn of_graph(
         ),
     ];
     let rows = if has_images(&draft) { "pixels" } else { "tokens" };
-    let text = draft.to_toml(&name, options.dtype(), &about, rows);
-    Ok(Imported { text, masks: masks.bytes })
+    let graph = draft.graph(&name, options.dtype(), about, rows);
+    Ok(Imported { graph, masks: masks.bytes })
 }
 
 fn has_images(draft: &Draft<'_>) -> bool {

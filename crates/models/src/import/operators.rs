@@ -3,6 +3,7 @@
 use super::layout::{Layout, Side};
 use super::lower::{Done, Lower, Stop, unsupported};
 use super::net::{NetNode, ValueId};
+use rdusim_graph::workload::OperatorOptions;
 
 impl Lower<'_, '_> {
     /// Lowers a node.
@@ -124,8 +125,8 @@ impl Lower<'_, '_> {
         }
         // A table of tokens may be the output matrix too.
         let (weight, options) = match self.known_weight(b, (n, k)) {
-            Some(table) => (table, vec![("transpose_b", "true".to_owned())]),
-            None => (self.weight(b, (k, n), stored_turned, (0, n)), Vec::new()),
+            Some(table) => (table, OperatorOptions::default().transpose_b()),
+            None => (self.weight(b, (k, n), stored_turned, (0, n)), OperatorOptions::default()),
         };
         let tensor = self.emit(node, "gemm", vec![layout.tensor, weight], (layout.rows, n), options);
         self.mark_narrow(node);
@@ -190,17 +191,18 @@ impl Lower<'_, '_> {
         let is_turned = y.extent(m - 2) > 1 && turned(&y) || !straight(&y);
         let (heads, batch) = (x.columns / depth, x.rows / rows);
         let kv_heads = y.columns / if is_turned { depth } else { columns };
-        let mut options = Vec::new();
+        let mut options = OperatorOptions::default().causal(node.is_causal);
         if is_turned {
-            options.push(("transpose_b", "true".to_owned()));
+            options = options.transpose_b();
         }
-        for (key, count, default) in [("batch", batch, 1), ("heads", heads, 1), ("kv_heads", kv_heads, heads)] {
-            if count != default {
-                options.push((key, count.to_string()));
-            }
+        if batch != 1 {
+            options = options.batch(batch);
         }
-        if node.is_causal {
-            options.push(("causal", "true".to_owned()));
+        if heads != 1 {
+            options = options.heads(heads);
+        }
+        if kv_heads != heads {
+            options = options.kv_heads(kv_heads);
         }
         let tensor = self.emit(node, "gemm", vec![x.tensor, y.tensor], (x.rows, heads * columns), options);
         self.settle(node, x.with_columns(n - 1, columns, tensor))
@@ -294,7 +296,7 @@ impl Lower<'_, '_> {
         if !layout.is_columns(axis) {
             return unsupported(format!("the largest along axis {axis} of {rank}"));
         }
-        let tensor = self.emit(node, "select", vec![layout.tensor], (layout.rows, k), Vec::new());
+        let tensor = self.emit(node, "select", vec![layout.tensor], (layout.rows, k), OperatorOptions::default());
         self.draft.tensors[tensor].states_shape = true;
         let result = layout.with_columns(axis, k, tensor);
         self.settle(node, result.clone())?;
@@ -313,7 +315,7 @@ impl Lower<'_, '_> {
     /// `layer_norm(x + skip)`.
     fn skip_norm(&mut self, node: &NetNode<'_>) -> Done {
         let (x, skip) = (self.as_rows(Self::input(node, 0)?)?, self.as_rows(Self::input(node, 1)?)?);
-        let sum = self.emit(node, "add", vec![x.tensor, skip.tensor], (x.rows, x.columns), Vec::new());
+        let sum = self.emit(node, "add", vec![x.tensor, skip.tensor], (x.rows, x.columns), OperatorOptions::default());
         let vectors: Vec<ValueId> = [2, 3].into_iter().filter_map(|index| node.input(index)).collect();
         let vectors = vectors.into_iter().map(|value| self.vector(value, x.columns)).collect();
         self.elementwise(node, "layer_norm", &x.on(sum))?;
@@ -349,7 +351,7 @@ impl Lower<'_, '_> {
     fn give_heads(&mut self, node: &NetNode<'_>, heads: u64) {
         let tensor = node.output().and_then(|output| self.places[output].as_ref()).map(|layout| layout.tensor);
         if let Some(operator) = tensor.and_then(|tensor| self.draft.maker(tensor)).filter(|_| heads > 1) {
-            operator.options.push(("heads", heads.to_string()));
+            operator.options = std::mem::take(&mut operator.options).heads(heads);
         }
     }
 
@@ -390,7 +392,7 @@ impl Lower<'_, '_> {
             // Twice the same.
             let kind = if multiplies { "mul" } else { "add" };
             let inputs = vec![layout.tensor, layout.tensor];
-            let tensor = self.emit(node, kind, inputs, (layout.rows, layout.columns), Vec::new());
+            let tensor = self.emit(node, kind, inputs, (layout.rows, layout.columns), OperatorOptions::default());
             return self.settle(node, layout.on(tensor));
         }
         for other in others {
@@ -407,8 +409,13 @@ impl Lower<'_, '_> {
                 self.notes.insert(format!("{} of two tensors is taken as `{kind}`: one pass over both", node.op));
             }
             let kind = if multiplies { "mul" } else { "add" };
-            let tensor =
-                self.emit(node, kind, vec![layout.tensor, with.tensor], (layout.rows, layout.columns), Vec::new());
+            let tensor = self.emit(
+                node,
+                kind,
+                vec![layout.tensor, with.tensor],
+                (layout.rows, layout.columns),
+                OperatorOptions::default(),
+            );
             layout = layout.on(tensor);
             self.settle(node, layout.clone())?;
         }
@@ -433,7 +440,7 @@ impl Lower<'_, '_> {
         let rank = layout.axes.len();
         let scale = |lower: &mut Self| {
             let shape = (layout.rows, layout.columns);
-            Ok(layout.on(lower.emit(node, "scale", vec![layout.tensor], shape, Vec::new())))
+            Ok(layout.on(lower.emit(node, "scale", vec![layout.tensor], shape, OperatorOptions::default())))
         };
         if all <= 1 || node.op == "Where" || shape.len() > rank {
             return scale(self);
@@ -452,7 +459,8 @@ impl Lower<'_, '_> {
             }
             let vector = self.vector(constant, all);
             let kind = if multiplies { "batch_norm" } else { "bias" };
-            let tensor = self.emit(node, kind, vec![layout.tensor], (layout.rows, layout.columns), Vec::new());
+            let tensor =
+                self.emit(node, kind, vec![layout.tensor], (layout.rows, layout.columns), OperatorOptions::default());
             if let Some(operator) = self.draft.maker(tensor) {
                 operator.vectors = vec![vector];
             }
@@ -467,7 +475,7 @@ impl Lower<'_, '_> {
         let table = self.weight(constant, (rows, layout.columns), false, (0, layout.columns));
         let looked_up = self.look_up(node, table, (layout.rows, layout.columns));
         let shape = (layout.rows, layout.columns);
-        Ok(layout.on(self.emit(node, "add", vec![layout.tensor, looked_up], shape, Vec::new())))
+        Ok(layout.on(self.emit(node, "add", vec![layout.tensor, looked_up], shape, OperatorOptions::default())))
     }
 
     /// Rows of a table by indices that come from off chip.
@@ -475,7 +483,7 @@ impl Lower<'_, '_> {
         let name = format!("{}_indices", self.draft.tensors[table].name);
         let indices = self.draft.tensor(&name, (shape.0, 1), super::draft::Role::Input);
         self.draft.tensors[indices].dtype = Some("fp32");
-        self.emit(node, "embedding", vec![indices, table], shape, Vec::new())
+        self.emit(node, "embedding", vec![indices, table], shape, OperatorOptions::default())
     }
 
     fn reduce(&mut self, node: &NetNode<'_>) -> Done {
@@ -495,7 +503,7 @@ impl Lower<'_, '_> {
             && layout.is_columns(axis)
         {
             let kind = if is_max { "row_max" } else { "row_sum" };
-            let tensor = self.emit(node, kind, vec![layout.tensor], (layout.rows, 1), Vec::new());
+            let tensor = self.emit(node, kind, vec![layout.tensor], (layout.rows, 1), OperatorOptions::default());
             let with_one = layout.with_columns(axis, 1, tensor);
             let placed = with_one.reshaped(&result).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
             return self.settle(node, placed);

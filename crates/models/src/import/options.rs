@@ -6,6 +6,7 @@ use crate::model::{ExpertLoad, Phase};
 use rdusim_base::diagnostics::Diagnostic;
 
 use super::expert_load::expert_load;
+use rdusim_graph::workload::Graph;
 
 fn ends(path: &Path, ending: &str) -> bool {
     path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
@@ -67,11 +68,11 @@ impl Options {
     }
 }
 
-/// A workload file, and what goes with it.
-#[derive(Debug, Clone)]
+/// A model as a graph, and what goes with it.
+#[derive(Debug)]
 pub struct Imported {
-    /// The workload file.
-    pub text: String,
+    /// The graph, and its workload file.
+    pub graph: Graph,
     /// The file of masks (safetensors).
     pub masks: Option<Vec<u8>>,
 }

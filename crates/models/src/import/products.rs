@@ -4,13 +4,14 @@
 use super::layout::Layout;
 use super::lower::{Done, Lower, Stop, unsupported};
 use super::net::{NetNode, ValueId};
+use rdusim_graph::workload::OperatorOptions;
 
 impl Lower<'_, '_> {
     /// The columns of a matrix of activations times a weight with `n` columns.
     pub(super) fn columns_times(&mut self, node: &NetNode<'_>, a: ValueId, weight: usize, n: u64) -> Done {
         let &[_, columns] = self.shape(a)? else { return unsupported("its first operand is no matrix") };
         let x = self.as_rows(a)?;
-        let options = vec![("transpose_a", "true".to_owned())];
+        let options = OperatorOptions::default().transpose_a();
         let tensor = self.emit(node, "gemm", vec![x.tensor, weight], (columns, n), options);
         self.settle(node, Layout::of_rows(tensor, &[columns, n]))
     }
@@ -39,7 +40,7 @@ impl Lower<'_, '_> {
         let mut order: Vec<usize> = (0..rank).collect();
         order.swap(rank - 2, rank - 1);
         let x = self.rows_turned(b)?.transposed(&order);
-        let tensor = self.emit(node, "gemm", vec![x.tensor, weight], (x.rows, m), Vec::new());
+        let tensor = self.emit(node, "gemm", vec![x.tensor, weight], (x.rows, m), OperatorOptions::default());
         let turned: Vec<u64> = of_b[..rank - 2].iter().copied().chain([of_b[rank - 1], m]).collect();
         self.settle(node, Layout::of_rows(tensor, &turned).transposed(&order))
     }
@@ -56,7 +57,7 @@ impl Lower<'_, '_> {
         let (k, n) = (of_b[of_b.len() - 2], of_b[of_b.len() - 1]);
         let x = self.as_rows(a)?;
         let weight = self.weight(b, (count.saturating_mul(k), n), false, (0, n));
-        let options = vec![("batch", count.to_string())];
+        let options = OperatorOptions::default().batch(count);
         let tensor = self.emit(node, "gemm", vec![x.tensor, weight], (x.rows, n), options);
         let output = node.output().ok_or(Stop::Behind)?;
         let shape = self.shape(output)?.to_vec();
@@ -95,7 +96,8 @@ impl Lower<'_, '_> {
         }
         let y = self.as_rows(b)?;
         let columns = of_b[rank - 1];
-        let options = if batch > 1 { vec![("batch", batch.to_string())] } else { Vec::new() };
+        let none = OperatorOptions::default();
+        let options = if batch > 1 { none.batch(batch) } else { none };
         let tensor = self.emit(node, "gemm", vec![x.tensor, y.tensor], (x.rows, columns), options);
         let mut made = permuted(&of_a);
         made[rank - 1] = columns;

@@ -95,7 +95,7 @@ impl Net {
     }
 
     fn text(&self) -> String {
-        self.import(&options()).unwrap().text
+        self.import(&options()).unwrap().graph.into_text()
     }
 
     fn workload(&self) -> Workload {
@@ -199,7 +199,7 @@ fn attention(mask: &str) -> Net {
 fn attention_is_put_together_again() {
     let with = Options { dims: vec![("batch".to_owned(), 2)], ..options() };
     for (mask, causal) in [("triangle", true), ("flat", false)] {
-        let text = attention(mask).import(&with).unwrap().text;
+        let text = attention(mask).import(&with).unwrap().graph.into_text();
         let workload = workload::parse("net.toml", &text, &[], 0).unwrap();
         let masked = if causal { "causal_mask" } else { "scale" };
         assert_eq!(kinds(&workload), ["gemm", "gemm", "gemm", "gemm", masked, "softmax", "gemm", "gemm"], "{text}");
@@ -296,7 +296,8 @@ fn zeros_and_pruned_weights_become_masks() {
     let asked = Options { masks: true, masks_file: Some("m.safetensors".to_owned()), ..options() };
     let directory = tempfile::tempdir().unwrap();
     let stored = |options: &Options| {
-        let Imported { text, masks } = feed_forward().import(options).unwrap();
+        let Imported { graph, masks } = feed_forward().import(options).unwrap();
+        let text = graph.into_text();
         std::fs::write(directory.path().join("m.safetensors"), masks.unwrap()).unwrap();
         let name = directory.path().join("net.toml");
         let workload = workload::parse(&name.display().to_string(), &text, &[], 0).unwrap();
@@ -333,7 +334,7 @@ error: 2 nodes have no operator in a workload:
 help: give `--skip-unsupported` to take them as elementwise functions or as boundaries; every result says so
 ");
     let skipping = Options { skip_unsupported: true, ..options() };
-    let text = unknown().import(&skipping).unwrap().text;
+    let text = unknown().import(&skipping).unwrap().graph.into_text();
     let workload = workload::parse("net.toml", &text, &[], 0).unwrap();
     assert_eq!(kinds(&workload), ["scale", "gemm", "scale", "relu"]);
     assert!(workload.notes[0].contains("2 x Sorcery"), "{:?}", workload.notes);
@@ -411,8 +412,8 @@ proptest! {
         let with = Options { dims: vec![("batch".to_owned(), 2)], skip_unsupported: cut % 2 == 0, ..options() };
         if let Ok(imported) = of_bytes(&bytes, Path::new("nowhere/net.onnx"), &with) {
             // What comes out is TOML, and a workload or refused as one.
-            let _ = workload::parse("net.toml", &imported.text, &[], 0);
-            prop_assert!(toml::from_str::<toml::Table>(&imported.text).is_ok());
+            let _ = workload::parse("net.toml", imported.graph.text(), &[], 0);
+            prop_assert!(toml::from_str::<toml::Table>(imported.graph.text()).is_ok());
         }
     }
 }

@@ -6,11 +6,10 @@
 //! row it is the recurrence itself: outer products, a scan over rows, contractions. Decoding is one step of that, with the state and
 //! the last inputs of the convolutions as cache.
 
-use std::fmt::Write as _;
-
 use super::mamba::Mamba;
 use super::options::Phase;
-use super::write::Writer;
+use super::write::{Writer, with};
+use rdusim_graph::workload::{Kept, OperatorOptions};
 
 /// Names and sizes of a layer's tensors.
 struct Sizes {
@@ -26,12 +25,6 @@ struct Sizes {
 }
 
 impl Writer<'_> {
-    /// A tensor that an operator makes, of another type or shape than is inferred.
-    fn made(&mut self, name: &str, (rows, columns): (u64, u64), more: &str) {
-        let name = self.named(name);
-        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]{more}");
-    }
-
     /// What a recurrence makes of the normed rows `h`.
     pub(super) fn recurrence(&mut self, h: &str, m: &Mamba) -> String {
         let (batch, sequence, rows) = (self.options.batch, self.options.sequence, self.tokens());
@@ -59,17 +52,17 @@ impl Writer<'_> {
         // Steps and what they leave of a state are fp32, as states are between chunks.
         let of_heads = (rows, sizes.heads);
         self.matrix("w_step", "hidden", &numbers(sizes.heads));
-        self.made("step_plain", of_heads, "\ndtype = \"fp32\"");
-        self.tensor("step_bias", "1", &numbers(sizes.heads), "weight", "");
+        self.sized("step_plain", of_heads, &Kept::of_type("fp32"));
+        self.tensor("step_bias", "1", &numbers(sizes.heads), "weight", &Kept::default());
         let bias = self.named("step_bias");
-        self.operator("step", "gemm", &[h, "w_step"], "step_plain", &format!("vectors = [{bias:?}]"));
-        self.made("dt", of_heads, "\ndtype = \"fp32\"");
-        self.operator("softplus", "softplus", &["step_plain"], "dt", "");
-        self.made("a", of_heads, "\ndtype = \"fp32\"");
-        self.tensor("a_log", "1", &numbers(sizes.heads), "weight", "");
+        self.operator("step", "gemm", &[h, "w_step"], "step_plain", &with().vectors([bias]));
+        self.sized("dt", of_heads, &Kept::of_type("fp32"));
+        self.operator("softplus", "softplus", &["step_plain"], "dt", &with());
+        self.sized("a", of_heads, &Kept::of_type("fp32"));
+        self.tensor("a_log", "1", &numbers(sizes.heads), "weight", &Kept::default());
         let log = self.named("a_log");
-        self.operator("decay", "exp_decay", &["dt"], "a", &format!("vectors = [{log:?}]"));
-        let heads = format!("heads = {}", sizes.heads);
+        self.operator("decay", "exp_decay", &["dt"], "a", &with().vectors([&log]));
+        let heads = with().heads(sizes.heads);
         self.operator("scale_by_step", "head_scale", &["x_open", "dt"], "x_dt", &heads);
         if decoding {
             self.state_step(&sizes);
@@ -79,56 +72,62 @@ impl Writer<'_> {
             self.chunked(&sizes);
         }
         // What passes the state by, the gate, the norm.
-        self.tensor("d_skip", "1", &numbers(sizes.width), "weight", "");
+        self.tensor("d_skip", "1", &numbers(sizes.width), "weight", &Kept::default());
         let skip = self.named("d_skip");
-        self.operator("skip_state", "batch_norm", &["x_open"], "x_skip", &format!("vectors = [{skip:?}]"));
-        self.operator("add_skip", "add", &["y_state", "x_skip"], "y_all", "");
-        self.operator("silu_gate", "silu", &["z"], "z_open", "");
-        self.operator("gated_state", "mul", &["y_all", "z_open"], "y_gated", "");
+        self.operator("skip_state", "batch_norm", &["x_open"], "x_skip", &with().vectors([&skip]));
+        self.operator("add_skip", "add", &["y_state", "x_skip"], "y_all", &with());
+        self.operator("silu_gate", "silu", &["z"], "z_open", &with());
+        self.operator("gated_state", "mul", &["y_all", "z_open"], "y_gated", &with());
         self.norm_of("y_gated", "y_normed_state", &numbers(sizes.width));
         self.matrix("w_out", &numbers(sizes.width), "hidden");
-        self.product("out", "y_normed_state", "w_out", ("recurred", None), "");
+        self.product("out", "y_normed_state", "w_out", ("recurred", None), &with());
         self.dropped("recurred")
     }
 
     fn projected_by(&mut self, name: &str, h: &str, columns: &str, output: &str) {
         let weight = format!("w_{name}");
         self.matrix(&weight, "hidden", columns);
-        self.product(&format!("project_{name}"), h, &weight, (output, None), "");
+        self.product(&format!("project_{name}"), h, &weight, (output, None), &with());
     }
 
     /// The depthwise convolution of a projection, and its activation.
     fn convolved(&mut self, (name, made): (&str, &str), columns: u64, sizes: &Sizes) {
         let (plain, conv, taps, bias) =
             (format!("{name}_plain"), format!("{name}_conv"), format!("taps_{name}"), format!("conv_bias_{name}"));
-        self.tensor(&taps, "1", &(columns * sizes.taps).to_string(), "weight", "");
-        self.tensor(&bias, "1", &columns.to_string(), "weight", "");
-        let vectors = format!("vectors = [{:?}, {:?}]", self.named(&taps), self.named(&bias));
+        self.tensor(&taps, "1", &(columns * sizes.taps).to_string(), "weight", &Kept::default());
+        self.tensor(&bias, "1", &columns.to_string(), "weight", &Kept::default());
+        let vectors = with().vectors([self.named(&taps), self.named(&bias)]);
         match self.options.phase {
             Phase::Decode if sizes.taps > 1 => {
                 // A ring: the new input takes the place of the oldest.
                 let cache = format!("{name}_cache");
-                self.tensor(&cache, &sizes.rows.to_string(), &(columns * (sizes.taps - 1)).to_string(), "input", "");
-                self.tensor(&plain, &sizes.rows.to_string(), &columns.to_string(), "output", "");
+                self.tensor(
+                    &cache,
+                    &sizes.rows.to_string(),
+                    &(columns * (sizes.taps - 1)).to_string(),
+                    "input",
+                    &Kept::default(),
+                );
+                self.tensor(&plain, &sizes.rows.to_string(), &columns.to_string(), "output", &Kept::default());
                 self.operator(&format!("convolve_{name}"), "conv_step", &[&plain, &cache], &conv, &vectors);
             }
             _ => {
-                let more = format!("batch = {}\n{vectors}", sizes.batch);
+                let more = with().batch(sizes.batch).and(&vectors);
                 self.operator(&format!("convolve_{name}"), "causal_conv", &[&plain], &conv, &more);
             }
         }
-        self.operator(&format!("silu_{name}"), "silu", &[&conv], made, "");
+        self.operator(&format!("silu_{name}"), "silu", &[&conv], made, &with());
     }
 
     /// One step of the recurrence for each sequence.
     fn state_step(&mut self, sizes: &Sizes) {
         let (heads, grouped) = heads_and_groups(sizes);
         let columns = (sizes.width * sizes.state).to_string();
-        self.tensor("state_cache", &sizes.rows.to_string(), &columns, "input", "");
-        self.tensor("state", &sizes.rows.to_string(), &columns, "output", "");
+        self.tensor("state_cache", &sizes.rows.to_string(), &columns, "input", &Kept::default());
+        self.tensor("state", &sizes.rows.to_string(), &columns, "output", &Kept::default());
         self.operator("put_in", "outer", &["x_dt", "b"], "u", &grouped);
         self.operator("decay_state", "head_scale", &["state_cache", "a"], "state_kept", &heads);
-        self.operator("step_state", "add", &["state_kept", "u"], "state", "");
+        self.operator("step_state", "add", &["state_kept", "u"], "state", &with());
         self.operator("take_out", "contract", &["state", "c"], "y_state", &grouped);
     }
 
@@ -136,7 +135,7 @@ impl Writer<'_> {
     fn scanned_rows(&mut self, sizes: &Sizes) {
         let (heads, grouped) = heads_and_groups(sizes);
         self.operator("put_in", "outer", &["x_dt", "b"], "u", &grouped);
-        self.operator("scan", "scan", &["u", "a"], "h", &format!("{heads}\nbatch = {}", sizes.batch));
+        self.operator("scan", "scan", &["u", "a"], "h", &with().and(&heads).batch(sizes.batch));
         self.operator("take_out", "contract", &["h", "c"], "y_state", &grouped);
     }
 
@@ -144,55 +143,55 @@ impl Writer<'_> {
     fn chunked(&mut self, sizes: &Sizes) {
         let (heads, grouped) = heads_and_groups(sizes);
         let Sizes { rows, width, chunks, batch, chunk, groups, .. } = *sizes;
-        let by_chunk = format!("batch = {chunks}");
-        let fp32 = "\ndtype = \"fp32\"";
+        let by_chunk = with().batch(chunks);
+        let fp32 = &Kept::of_type("fp32");
         // Inside a chunk: attention with a mask of decays in the place of the softmax.
-        let causal = format!("{by_chunk}\ncausal = true");
-        let by_group = if groups > 1 { format!("heads = {groups}\n") } else { String::new() };
-        self.operator("pair", "gemm", &["c", "b"], "cb", &format!("{by_group}transpose_b = true\n{causal}"));
-        self.operator("mask_by_decay", "decay_mask", &["cb", "a"], "m", &format!("{grouped}\n{by_chunk}"));
-        self.operator("mix_in_chunk", "gemm", &["m", "x_dt"], "y_chunk", &format!("{heads}\n{causal}"));
+        let causal = with().and(&by_chunk).causal(true);
+        let by_group = if groups > 1 { with().heads(groups) } else { with() };
+        self.operator("pair", "gemm", &["c", "b"], "cb", &with().and(&by_group).transpose_b().and(&causal));
+        self.operator("mask_by_decay", "decay_mask", &["cb", "a"], "m", &with().and(&grouped).and(&by_chunk));
+        self.operator("mix_in_chunk", "gemm", &["m", "x_dt"], "y_chunk", &with().and(&heads).and(&causal));
         // What each chunk adds to the state, decayed to the chunk's end.
-        self.made("a_rest", (rows, sizes.heads), fp32);
-        let window = format!("image = [1, {chunk}]\nkernel = [1, {chunk}]\npadding = [0, 0, 0, {}]", chunk - 1);
+        self.sized("a_rest", (rows, sizes.heads), fp32);
+        let window = with().image([1, chunk]).kernel([1, chunk]).padding([0, 0, 0, chunk - 1]);
         self.operator("decay_to_end", "rest_product", &["a"], "a_rest", &window);
         self.operator("scale_to_end", "head_scale", &["x_dt", "a_rest"], "x_end", &heads);
         let of_states = (chunks * (width / groups), groups * sizes.state);
-        self.made("s", of_states, fp32);
-        let turned = format!("{by_group}transpose_a = true\n{by_chunk}");
+        self.sized("s", of_states, fp32);
+        let turned = with().and(&by_group).transpose_a().and(&by_chunk);
         self.operator("state_of_chunk", "gemm", &["x_end", "b"], "s", &turned);
         // What a whole chunk leaves of the state before it: its first factor and what is left after that.
         for (from, name) in [("a", "a_first"), ("a_rest", "rest_first")] {
             let flat = format!("{name}_flat");
-            self.made(&flat, (chunks, chunk * sizes.heads), fp32);
-            self.operator(&format!("flatten_{from}"), "reshape", &[from], &flat, "");
-            self.made(name, (chunks, sizes.heads), fp32);
-            self.operator(&format!("first_of_{from}"), "slice", &[&flat], name, "");
+            self.sized(&flat, (chunks, chunk * sizes.heads), fp32);
+            self.operator(&format!("flatten_{from}"), "reshape", &[from], &flat, &with());
+            self.sized(name, (chunks, sizes.heads), fp32);
+            self.operator(&format!("first_of_{from}"), "slice", &[&flat], name, &with());
         }
-        self.made("a_chunk", (chunks, sizes.heads), fp32);
-        self.operator("decay_of_chunk", "mul", &["a_first", "rest_first"], "a_chunk", "");
+        self.sized("a_chunk", (chunks, sizes.heads), fp32);
+        self.operator("decay_of_chunk", "mul", &["a_first", "rest_first"], "a_chunk", &with());
         // From chunk to chunk.
         // A product leaves groups side by side, a state has them one after the other.
         let by_groups = (chunks * groups, width / groups * sizes.state);
         if groups > 1 {
-            self.made("s_grouped", by_groups, fp32);
-            self.operator("group_states", "head_transpose", &["s"], "s_grouped", &format!("{by_group}{by_chunk}"));
+            self.sized("s_grouped", by_groups, fp32);
+            self.operator("group_states", "head_transpose", &["s"], "s_grouped", &by_group.clone().and(&by_chunk));
         }
-        self.made("s_flat", (chunks, width * sizes.state), fp32);
+        self.sized("s_flat", (chunks, width * sizes.state), fp32);
         let made = if groups > 1 { "s_grouped" } else { "s" };
-        self.operator("flatten_states", "reshape", &[made], "s_flat", "");
-        self.made("s_before", (chunks, width * sizes.state), &format!("\ndtype = {:?}", self.options.dtype));
-        self.operator("scan", "scan_before", &["s_flat", "a_chunk"], "s_before", &format!("{heads}\nbatch = {batch}"));
-        let dtype = format!("\ndtype = {:?}", self.options.dtype);
+        self.operator("flatten_states", "reshape", &[made], "s_flat", &with());
+        self.sized("s_before", (chunks, width * sizes.state), &Kept::of_type(&self.options.dtype));
+        self.operator("scan", "scan_before", &["s_flat", "a_chunk"], "s_before", &with().and(&heads).batch(batch));
+        let dtype = Kept::of_type(&self.options.dtype);
         if groups > 1 {
-            self.made("s_apart", by_groups, &dtype);
-            self.operator("unflatten_states", "reshape", &["s_before"], "s_apart", "");
-            self.made("s_in", of_states, &dtype);
-            let of_group = format!("heads = {}\n{by_chunk}", width / groups);
+            self.sized("s_apart", by_groups, &dtype);
+            self.operator("unflatten_states", "reshape", &["s_before"], "s_apart", &with());
+            self.sized("s_in", of_states, &dtype);
+            let of_group = with().heads(width / groups).and(&by_chunk);
             self.operator("ungroup_states", "head_transpose", &["s_apart"], "s_in", &of_group);
         } else {
-            self.made("s_in", of_states, &dtype);
-            self.operator("unflatten_states", "reshape", &["s_before"], "s_in", "");
+            self.sized("s_in", of_states, &dtype);
+            self.operator("unflatten_states", "reshape", &["s_before"], "s_in", &with());
         }
         if self.options.phase == Phase::Prefill {
             self.last_state(sizes);
@@ -203,35 +202,35 @@ impl Writer<'_> {
             "gemm",
             &["c", "s_in"],
             "y_in",
-            &format!("{by_group}transpose_b = true\n{by_chunk}"),
+            &with().and(&by_group).transpose_b().and(&by_chunk),
         );
-        self.made("a_so_far", (rows, sizes.heads), fp32);
+        self.sized("a_so_far", (rows, sizes.heads), fp32);
         self.operator("decay_from_start", "running_product", &["a"], "a_so_far", &by_chunk);
         self.operator("scale_from_start", "head_scale", &["y_in", "a_so_far"], "y_before", &heads);
-        self.operator("add_chunk", "add", &["y_chunk", "y_before"], "y_state", "");
+        self.operator("add_chunk", "add", &["y_chunk", "y_before"], "y_state", &with());
     }
 
     /// The state behind the last chunk, which decoding begins with.
     fn last_state(&mut self, sizes: &Sizes) {
         let (heads, _) = heads_and_groups(sizes);
-        let dtype = format!("\ndtype = {:?}", self.options.dtype);
+        let dtype = Kept::of_type(&self.options.dtype);
         let state = (sizes.batch, sizes.width * sizes.state);
-        self.made("before_last", state, &dtype);
-        self.operator("last_before", "slice", &["s_before"], "before_last", "");
-        self.made("a_last", (sizes.batch, sizes.heads), "\ndtype = \"fp32\"");
-        self.operator("last_decay", "slice", &["a_chunk"], "a_last", "");
-        self.made("kept_last", state, "\ndtype = \"fp32\"");
+        self.sized("before_last", state, &dtype);
+        self.operator("last_before", "slice", &["s_before"], "before_last", &with());
+        self.sized("a_last", (sizes.batch, sizes.heads), &Kept::of_type("fp32"));
+        self.operator("last_decay", "slice", &["a_chunk"], "a_last", &with());
+        self.sized("kept_last", state, &Kept::of_type("fp32"));
         self.operator("decay_last", "head_scale", &["before_last", "a_last"], "kept_last", &heads);
-        self.made("s_last", state, "\ndtype = \"fp32\"");
-        self.operator("last_added", "slice", &["s_flat"], "s_last", "");
-        self.made("state", state, &dtype);
-        self.operator("add_last", "add", &["kept_last", "s_last"], "state", "");
+        self.sized("s_last", state, &Kept::of_type("fp32"));
+        self.operator("last_added", "slice", &["s_flat"], "s_last", &with());
+        self.sized("state", state, &dtype);
+        self.operator("add_last", "add", &["kept_last", "s_last"], "state", &with());
     }
 }
 
 /// Fields of operators over heads, and over heads in groups.
-fn heads_and_groups(sizes: &Sizes) -> (String, String) {
-    let heads = format!("heads = {}", sizes.heads);
-    let grouped = format!("{heads}\nkv_heads = {}", sizes.groups);
+fn heads_and_groups(sizes: &Sizes) -> (OperatorOptions, OperatorOptions) {
+    let heads = with().heads(sizes.heads);
+    let grouped = with().and(&heads).kv_heads(sizes.groups);
     (heads, grouped)
 }

@@ -28,11 +28,11 @@ pub use mamba::{HybridLayers, LayerOrder, Mamba};
 pub use mamba_presets::MAMBA_PRESETS;
 pub use named::preset;
 pub use options::{Options, Phase, Recompute, Sparsity, WeightFile};
-pub use part::write_part;
+pub use part::part_of;
 pub use preset::{Activation, Architecture, Norm, PRESETS, Position, Preset};
 pub use stack::{
     BlockNorms, Cache, Compressed, Decay, DeltaNet, Divided, Expertise, Feed, FeedBlock, HeadAttention, Indexer,
     LatentAttention, LayerKind, Lightning, MOST_KINDS, Matrix, Mixer, Stack, Window, linear_chunk, outline, plain,
 };
 pub use storage::{ActivationFormat, LONGEST, Storage, StorageFormat};
-pub use write::write;
+pub use write::{describe, write};

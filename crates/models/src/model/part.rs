@@ -1,20 +1,21 @@
-//! The part of a model that one chip of many has, as a workload file: some layers, with or without what stands before and
+//! The part of a model that one chip of many has, as a graph: some layers, with or without what stands before and
 //! behind them. The caller gives the widths of the chip's share.
 
 use super::chip_part::Part;
 use super::options::{Options, Phase, checked};
-use super::write::Writer;
+use super::write::{Writer, with};
 use rdusim_base::diagnostics::Diagnostic;
+use rdusim_graph::workload::{Graph, Kept};
 
-/// The workload file of a part.
+/// The graph of a part.
 ///
 /// # Errors
-/// As [`super::write`].
-pub fn write_part(options: &Options, part: Part) -> Result<String, Diagnostic> {
+/// As [`super::describe`].
+pub fn part_of(options: &Options, part: Part) -> Result<Graph, Diagnostic> {
     checked(options)?;
     let mut writer = Writer::new(options, Some(part));
     writer.part(part);
-    Ok(writer.file())
+    Ok(writer.graph())
 }
 
 impl Writer<'_> {
@@ -25,7 +26,7 @@ impl Writer<'_> {
             // Several residual streams come side by side.
             let streams = self.options.stack.as_ref().map_or(1, |stack| stack.streams);
             let wide = (self.options.architecture.hidden * streams).to_string();
-            self.tensor("x", "tokens", if streams > 1 { &wide } else { "hidden" }, "input", "");
+            self.tensor("x", "tokens", if streams > 1 { &wide } else { "hidden" }, "input", &Kept::default());
             "x".to_owned()
         };
         let mut y = if part.has_no_layers { x } else { self.all_layers(x) };
@@ -34,13 +35,13 @@ impl Writer<'_> {
         }
         if self.options.phase == Phase::Prefill && self.options.sequence > 1 {
             // The first token to be generated follows from the last one of each prompt.
-            self.shaped("y_last", "batch", "hidden", "");
-            self.operator("last_tokens", "slice", &[&y], "y_last", "");
+            self.shaped("y_last", "batch", "hidden", &Kept::default());
+            self.operator("last_tokens", "slice", &[&y], "y_last", &with());
             "y_last".clone_into(&mut y);
         }
         if self.options.phase == Phase::Decode && part.sampled.is_some() {
-            self.shaped("y_last", "sampled", "hidden", "");
-            self.operator("last_tokens", "slice", &[&y], "y_last", "");
+            self.shaped("y_last", "sampled", "hidden", &Kept::default());
+            self.operator("last_tokens", "slice", &[&y], "y_last", &with());
             "y_last".clone_into(&mut y);
         }
         self.norm(&y, "x_final");
@@ -51,16 +52,16 @@ impl Writer<'_> {
     pub(super) fn attention_by_rows(&mut self, q: &str, width: &str) {
         self.cache("k_cache", "cached_rows", "head");
         self.cache("v_cache", "cached_rows", "head");
-        self.shaped("q_rows", "query_rows", "head", "");
-        self.operator("rows_of_heads", "reshape", &[q], "q_rows", "");
-        let instances = "batch = \"instances\"";
-        self.operator("scores", "gemm", &["q_rows", "k_cache"], "s", &format!("transpose_b = true\n{instances}"));
+        self.shaped("q_rows", "query_rows", "head", &Kept::default());
+        self.operator("rows_of_heads", "reshape", &[q], "q_rows", &with());
+        let instances = with().batch("instances");
+        self.operator("scores", "gemm", &["q_rows", "k_cache"], "s", &with().transpose_b().and(&instances));
         let mask = if self.options.architecture.causal { ("mask", "causal_mask") } else { ("scale", "scale") };
-        self.operator(mask.0, mask.1, &["s"], "s_masked", "");
-        self.operator("softmax", "softmax", &["s_masked"], "p", "");
-        self.operator("mix", "gemm", &["p", "v_cache"], "o_rows", instances);
-        self.shaped("o", "tokens", width, "");
-        self.operator("heads_of_rows", "reshape", &["o_rows"], "o", "");
+        self.operator(mask.0, mask.1, &["s"], "s_masked", &with());
+        self.operator("softmax", "softmax", &["s_masked"], "p", &with());
+        self.operator("mix", "gemm", &["p", "v_cache"], "o_rows", &instances);
+        self.shaped("o", "tokens", width, &Kept::default());
+        self.operator("heads_of_rows", "reshape", &["o_rows"], "o", &with());
     }
 
     /// Sizes of attention by rows.

@@ -1,9 +1,8 @@
 //! Products of the layers in data types of 8 bits: their activations are quantised before them, their matrices hold such numbers.
 
-use std::fmt::Write as _;
-
 use super::storage::ActivationFormat;
-use super::write::{UNQUANTISED, Writer};
+use super::write::{UNQUANTISED, Writer, with};
+use rdusim_graph::workload::OperatorOptions;
 
 impl Writer<'_> {
     /// The format of the activations of products in the block that is written.
@@ -24,13 +23,10 @@ impl Writer<'_> {
         from: &str,
         weight: &str,
         (output, bias): (&str, Option<&str>),
-        more: &str,
+        more: &OperatorOptions,
     ) {
-        let vectors = |bias: &str| format!("vectors = [{bias:?}]");
-        let joined = |bias: Option<&str>| {
-            let fields = [bias.map(vectors).unwrap_or_default(), more.to_owned()];
-            fields.iter().filter(|field| !field.is_empty()).cloned().collect::<Vec<_>>().join("\n")
-        };
+        let vectors = |bias: &str| with().vectors([bias]);
+        let joined = |bias: Option<&str>| bias.map_or_else(|| more.clone(), |bias| vectors(bias).and(more));
         let Some(ActivationFormat { dtype, is_by_token }) = self.narrow_of(weight).cloned() else {
             self.operator(name, "gemm", &[from, weight], output, &joined(bias));
             return;
@@ -44,7 +40,7 @@ impl Writer<'_> {
         let (sums, scaled) = (format!("{output}_sums"), format!("{output}_scaled"));
         self.operator(name, "gemm", &[&narrow, weight], &sums, more);
         let to = if bias.is_some() { &scaled } else { output };
-        self.operator(&format!("rescale_{name}"), "head_scale", &[&sums, &scales], to, "");
+        self.operator(&format!("rescale_{name}"), "head_scale", &[&sums, &scales], to, &with());
         if let Some(bias) = bias {
             self.operator(&format!("bias_{name}"), "bias", &[to], output, &vectors(bias));
         }
@@ -58,15 +54,15 @@ impl Writer<'_> {
         if !self.quantised.insert(declared.clone()) {
             return (narrow, by_row);
         }
-        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {declared:?}\ndtype = {dtype:?}");
+        self.typed(declared, dtype);
         let name = format!("quantize_{from}");
         if is_by_token {
             let declared = self.named(&scales);
-            let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {declared:?}\ndtype = \"fp32\"");
-            self.operator(&format!("scale_of_{from}"), "row_scale", &[from], &scales, "");
-            self.operator(&name, "quantize", &[from, &scales], &narrow, "");
+            self.typed(declared, "fp32");
+            self.operator(&format!("scale_of_{from}"), "row_scale", &[from], &scales, &with());
+            self.operator(&name, "quantize", &[from, &scales], &narrow, &with());
         } else {
-            self.operator(&name, "scale", &[from], &narrow, "");
+            self.operator(&name, "scale", &[from], &narrow, &with());
         }
         (narrow, by_row)
     }

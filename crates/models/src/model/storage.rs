@@ -1,6 +1,7 @@
 //! Formats that the matrices and caches of a model are stored in, as options name them.
 
 use rdusim_base::units::Dtype;
+use rdusim_graph::workload::{Kept, StoredIn};
 
 /// A group that is as long as any column.
 pub const LONGEST: u64 = 1 << 40;
@@ -67,12 +68,16 @@ impl std::str::FromStr for StorageFormat {
 }
 
 impl StorageFormat {
-    /// The field of a tensor.
-    pub(super) fn field(&self) -> String {
-        let group = self.group.map_or_else(String::new, |group| format!(", group = {group}"));
-        let scale = if self.has_one_scale { ", one_scale = true" } else { "" };
-        let zero = if self.has_zero_points { ", zero_points = true" } else { "" };
-        format!("\nstorage = {{ format = {:?}{group}{scale}{zero} }}", self.format)
+    /// As a tensor says it.
+    pub(super) fn stored_in(&self) -> StoredIn {
+        let Self { format, group, has_one_scale, has_zero_points } = self;
+        StoredIn {
+            format: format.clone(),
+            group: *group,
+            one_scale: *has_one_scale,
+            scales: None,
+            zero_points: *has_zero_points,
+        }
     }
 
     /// A format with scales as usual.
@@ -117,10 +122,10 @@ impl std::str::FromStr for ActivationFormat {
 
 impl ActivationFormat {
     /// What a matrix of the layers says of its data type and scales: `stored` of how it is stored, `is_sparse` of a mask.
-    pub(super) fn of_matrix(&self, stored: Option<&StorageFormat>, is_sparse: bool) -> String {
+    pub(super) fn of_matrix(&self, stored: Option<&StorageFormat>, is_sparse: bool) -> Kept {
         let of_its_own = StorageFormat::new(&self.dtype);
-        let storage = if is_sparse { String::new() } else { stored.unwrap_or(&of_its_own).field() };
-        format!("\ndtype = {:?}{storage}", self.dtype)
+        let storage = (!is_sparse).then(|| stored.unwrap_or(&of_its_own).stored_in());
+        Kept { storage, ..Kept::of_type(&self.dtype) }
     }
 }
 
@@ -132,7 +137,6 @@ mod tests {
     fn options_are_a_format_and_a_group() {
         let int4 = StorageFormat { group: Some(128), ..StorageFormat::new("int4") };
         assert_eq!("int4:128".parse(), Ok(int4.clone()));
-        assert_eq!(int4.field(), "\nstorage = { format = \"int4\", group = 128 }");
         assert_eq!("mxfp4".parse(), Ok(StorageFormat::new("mxfp4")));
         for wrong in ["", ":4", "int4:", "int4:-1", "int 4", "int4:128:2", "\""] {
             assert!(wrong.parse::<StorageFormat>().is_err(), "{wrong}");

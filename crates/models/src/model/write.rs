@@ -1,7 +1,6 @@
-//! The workload file of a model and phase, as text.
+//! The graph of a model and phase.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use super::chip_part::Part;
 use super::experts::Experts;
@@ -10,6 +9,9 @@ use super::options::{Options, Phase, Sparsity, WeightFile, checked};
 use super::preset::Norm;
 use super::storage::StorageFormat;
 use rdusim_base::diagnostics::Diagnostic;
+use rdusim_graph::workload::{
+    Builder, Extent, Graph, Kept, OperatorFields, OperatorOptions, Sparse, TensorFields, Training,
+};
 
 /// Name of the block of layers.
 const LAYER: &str = "layer";
@@ -23,11 +25,11 @@ const MAMBA_LAYER: &str = "mamba_layer";
 /// Name of the block of layers that are a feed-forward block alone.
 const FEED_LAYER: &str = "feed_layer";
 
-/// The workload file.
+/// The graph of a model.
 ///
 /// # Errors
 /// A diagnostic when heads do not divide the width, or groups of them the heads, or a count is zero.
-pub fn write(options: &Options) -> Result<String, Diagnostic> {
+pub fn describe(options: &Options) -> Result<Graph, Diagnostic> {
     checked(options)?;
     if options.architecture.extras.patches.is_some() && options.phase != Phase::Forward {
         let title = "a model of images has a forward phase alone on one chip: it generates no tokens, and the choice of its class token has no gradient here";
@@ -35,14 +37,21 @@ pub fn write(options: &Options) -> Result<String, Diagnostic> {
     }
     let mut writer = Writer::new(options, None);
     writer.model();
-    Ok(writer.file())
+    Ok(writer.graph())
 }
 
-/// The file as it grows.
+/// The workload file of a model.
+///
+/// # Errors
+/// As [`describe`].
+pub fn write(options: &Options) -> Result<String, Diagnostic> {
+    describe(options).map(Graph::into_text)
+}
+
+/// The graph as it grows.
 pub(super) struct Writer<'a> {
     pub(super) options: &'a Options,
-    pub(super) tensors: String,
-    operators: String,
+    graph: Builder,
     /// The block that is written, and what stands before the names in it; its input keeps its name.
     block: Option<Block>,
     /// Tensors that have been quantised.
@@ -53,13 +62,13 @@ pub(super) struct Writer<'a> {
     formats: Vec<(String, StorageFormat)>,
 }
 
+/// No options of an operator yet.
+pub(super) fn with() -> OperatorOptions {
+    OperatorOptions::default()
+}
+
 /// Matrices whose products stay in the data type of the model: few outputs, which choose among others, or are steps of a recurrence.
 pub(super) const UNQUANTISED: [&str; 3] = ["w_router", "w_shared_open", "w_step"];
-
-/// An extent as a file has it: a number, or the name of a dimension.
-fn extent(of: &str) -> String {
-    if of.parse::<u64>().is_ok() { of.to_owned() } else { format!("{of:?}") }
-}
 
 /// A block of layers.
 #[derive(Clone)]
@@ -72,44 +81,31 @@ struct Block {
 impl<'a> Writer<'a> {
     /// Nothing written yet.
     pub(super) fn new(options: &'a Options, part: Option<Part>) -> Self {
-        Self {
-            options,
-            tensors: String::new(),
-            operators: String::new(),
-            block: None,
-            quantised: BTreeSet::new(),
-            part,
-            formats: Vec::new(),
-        }
+        Self { options, graph: Builder::default(), block: None, quantised: BTreeSet::new(), part, formats: Vec::new() }
     }
 }
 
 impl Writer<'_> {
-    pub(super) fn file(self) -> String {
+    pub(super) fn graph(mut self) -> Graph {
         let Options { name, architecture: a, phase, batch, context, dtype, optimizer, recompute, .. } = self.options;
-        let mut text = String::new();
         let what = match phase {
             Phase::Forward => "forward",
             Phase::Training => "a training step",
             Phase::Prefill => "prefill",
             Phase::Decode => "one generated token a sequence",
         };
-        let rows = self.tokens();
-        let head = a.head();
-        let _ = writeln!(text, "# {name}: {what}. Weights of the layers are declared once and repeated.");
-        let _ = writeln!(text, "\nschema = 1\nname = {name:?}\ndtype = {dtype:?}");
-        if !self.options.notes.is_empty() {
-            let _ = writeln!(text, "notes = {:?}", self.options.notes);
-        }
-        let _ = writeln!(text, "\n[dims]");
+        self.graph.about = vec![format!("{name}: {what}. Weights of the layers are declared once and repeated.")];
+        self.graph.name.clone_from(name);
+        self.graph.dtype.clone_from(dtype);
+        self.graph.notes.clone_from(&self.options.notes);
         let mut dims = vec![
-            ("tokens", rows),
+            ("tokens", self.tokens()),
             ("batch", *batch),
             ("hidden", a.hidden),
             ("layers", a.extras.mamba.map_or(a.layers - a.extras.dense_layers, |mamba| mamba.attention.into())),
         ];
         dims.push(("heads", a.heads));
-        dims.extend([("kv_heads", a.kv_heads), ("kv_width", a.kv_heads * head), ("ffn", a.feed_forward)]);
+        dims.extend([("kv_heads", a.kv_heads), ("kv_width", a.kv_heads * a.head()), ("ffn", a.feed_forward)]);
         dims.push(("vocabulary", a.vocabulary));
         if *phase == Phase::Decode {
             dims.push(("cached", batch * context));
@@ -118,35 +114,31 @@ impl Writer<'_> {
         if self.part.is_some() {
             dims.extend(self.dims_of_rows());
         }
-        let is_used = |name: &str| {
-            let quoted = format!("{name:?}");
-            name == "layers" && self.has_layers() || self.tensors.contains(&quoted) || self.operators.contains(&quoted)
-        };
-        for (name, size) in dims.into_iter().filter(|(name, _)| is_used(name)) {
-            let _ = writeln!(text, "{name} = {size}");
-        }
+        self.graph.dims = dims.into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
         if *phase == Phase::Training {
-            let activations = recompute.activations();
-            let _ = writeln!(text, "\n[training]\noptimizer = {optimizer:?}\nactivations = {activations:?}");
-            if let Some(count) = self.part.and_then(|part| part.micro_batches) {
-                let _ = writeln!(text, "micro_batches = {count}");
-            }
+            let micro_batches = self.part.and_then(|part| part.micro_batches);
+            let (optimizer, activations) = (optimizer.clone(), recompute.activations().to_owned());
+            self.graph.training = Some(Training { optimizer, activations, micro_batches });
         }
-        if a.extras.dense_layers > 0 && self.options.stack.is_none() {
-            let _ = writeln!(text, "\n[[blocks]]\nname = \"dense_layer\"\nrepeat = {}", a.extras.dense_layers);
-        }
-        let hybrid = a.extras.mamba.iter().filter(|_| self.part.is_none_or(|part| !part.has_no_layers));
-        for (name, repeat) in hybrid.flat_map(|m| [(MAMBA_LAYER, m.layers), (FEED_LAYER, m.feeds)]) {
-            if repeat > 0 {
-                let _ = writeln!(text, "\n[[blocks]]\nname = {name:?}\nrepeat = {repeat}");
-            }
-        }
+        self.graph.blocks = self.blocks();
+        self.graph.finish()
+    }
+
+    /// The blocks of layers, and how often each is repeated.
+    fn blocks(&self) -> Vec<(String, Extent)> {
         if let Some(stack) = &self.options.stack {
-            text.push_str(&stack.blocks());
-        } else if self.has_layers() {
-            let _ = writeln!(text, "\n[[blocks]]\nname = \"layer\"\nrepeat = \"layers\"");
+            return stack.blocks().collect();
         }
-        text + &self.tensors + &self.operators
+        let extras = &self.options.architecture.extras;
+        let hybrid = extras.mamba.iter().filter(|_| self.part.is_none_or(|part| !part.has_no_layers));
+        let of_hybrid = hybrid.flat_map(|m| [(MAMBA_LAYER, m.layers.into()), (FEED_LAYER, m.feeds.into())]);
+        let counts = std::iter::once((DENSE_LAYER, extras.dense_layers)).chain(of_hybrid);
+        let mut blocks: Vec<(String, Extent)> =
+            counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count.into())).collect();
+        if self.has_layers() {
+            blocks.push((LAYER.to_owned(), "layers".into()));
+        }
+        blocks
     }
 
     /// Whether there are layers of attention.
@@ -216,67 +208,78 @@ impl Writer<'_> {
     }
 
     /// A tensor that an operator makes, in a shape that is not the operator's to know.
-    pub(super) fn shaped(&mut self, name: &str, rows: &str, columns: &str, more: &str) {
-        let name = self.named(name);
-        let (rows, columns) = (extent(rows), extent(columns));
-        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]{more}");
+    pub(super) fn shaped(&mut self, name: &str, rows: &str, columns: &str, kept: &Kept) {
+        self.declare(name, [rows.into(), columns.into()], None, kept);
     }
 
-    pub(super) fn tensor(&mut self, name: &str, rows: &str, columns: &str, role: &str, more: &str) {
-        let name = self.named(name);
-        let (rows, columns) = (extent(rows), extent(columns));
-        let _ = writeln!(
-            self.tensors,
-            "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]\nrole = {role:?}{more}"
-        );
+    /// The same with extents in numbers.
+    pub(super) fn sized(&mut self, name: &str, (rows, columns): (u64, u64), kept: &Kept) {
+        self.declare(name, [rows.into(), columns.into()], None, kept);
+    }
+
+    /// A tensor of which the type alone is said, by its full name.
+    pub(super) fn typed(&mut self, name: String, dtype: &str) {
+        self.graph.tensors.push(TensorFields { name, shape: None, role: None, kept: Kept::of_type(dtype) });
+    }
+
+    pub(super) fn tensor(&mut self, name: &str, rows: &str, columns: &str, role: &'static str, kept: &Kept) {
+        self.declare(name, [rows.into(), columns.into()], Some(role), kept);
+    }
+
+    fn declare(&mut self, name: &str, shape: [Extent; 2], role: Option<&'static str>, kept: &Kept) {
+        let (name, kept) = (self.named(name), kept.clone());
+        self.graph.tensors.push(TensorFields { name, shape: Some(shape), role, kept });
     }
 
     pub(super) fn matrix(&mut self, name: &str, rows: &str, columns: &str) {
-        let seed = self.tensors.matches("seed").count() + 1;
-        let sparsity = match self.options.sparsity.filter(|_| self.block.is_some()) {
-            Some(Sparsity { density, block }) => format!(
-                "\nsparsity = {{ pattern = \"block\", density = {density:?}, block = [{block}, {block}], seed = {seed} }}"
-            ),
-            None => String::new(),
+        let is_drawn = |tensor: &&TensorFields| matches!(tensor.kept.sparsity, Some(Sparse::Blocks { .. }));
+        let seed = self.graph.tensors.iter().filter(is_drawn).count() as u64 + 1;
+        let is_in_a_block = self.block.is_some();
+        let drawn = self.options.sparsity.filter(|_| is_in_a_block);
+        let file = self.options.weights.iter().find(|(known, _)| is_in_a_block && known == name);
+        let sparsity = match (file, drawn) {
+            (Some((_, file)), _) => {
+                let WeightFile { file, key, transpose, density, block } = file.clone();
+                Some(Sparse::File { file, key, transpose, density, block })
+            }
+            (None, Some(Sparsity { density, block })) => Some(Sparse::Blocks { density, block, seed }),
+            (None, None) => None,
         };
-        let file = self.options.weights.iter().find(|(known, _)| self.block.is_some() && known == name);
-        let sparsity = file.map_or(sparsity, |(_, WeightFile { file, key, transpose, density, block })| {
-            let mut more = String::new();
-            if *transpose {
-                more.push_str(", transpose = true");
-            }
-            if let Some(density) = density {
-                let _ = write!(more, ", density = {density:?}");
-            }
-            if let Some((rows, columns)) = block {
-                let _ = write!(more, ", block = [{rows}, {columns}]");
-            }
-            format!("\nsparsity = {{ pattern = \"file\", file = {file:?}, key = {key:?}{more} }}")
-        });
         let of_kind = self.formats.iter().find(|(known, _)| known == name).map(|(_, format)| format);
-        let packed = of_kind.or(self.options.storage.of_matrix(name)).filter(|_| self.block.is_some());
-        let more = match self.narrow_of(name) {
-            Some(narrow) => narrow.of_matrix(packed, !sparsity.is_empty()) + &sparsity,
-            None => packed.map_or(sparsity, StorageFormat::field),
+        let packed = of_kind.or(self.options.storage.of_matrix(name)).filter(|_| is_in_a_block);
+        let kept = match self.narrow_of(name) {
+            Some(narrow) => Kept { sparsity: sparsity.clone(), ..narrow.of_matrix(packed, sparsity.is_some()) },
+            None => match packed {
+                Some(packed) => Kept { storage: Some(packed.stored_in()), ..Kept::default() },
+                None => Kept { sparsity, ..Kept::default() },
+            },
         };
-        self.tensor(name, rows, columns, "weight", &more);
+        self.tensor(name, rows, columns, "weight", &kept);
     }
 
     /// Keys, values or latent vectors of the context.
     pub(super) fn cache(&mut self, name: &str, rows: &str, columns: &str) {
-        let more = self.options.storage.cache.as_ref().map_or_else(String::new, StorageFormat::field);
-        self.tensor(name, rows, columns, "input", &more);
+        let storage = self.options.storage.cache.as_ref().map(StorageFormat::stored_in);
+        self.tensor(name, rows, columns, "input", &Kept { storage, ..Kept::default() });
     }
 
-    pub(super) fn operator(&mut self, name: &str, kind: &str, inputs: &[&str], output: &str, more: &str) {
-        let block = self.block.as_ref().map_or_else(String::new, |block| format!("\nblock = {:?}", block.name));
-        let inputs: Vec<String> = inputs.iter().map(|input| self.named(input)).collect();
-        let (name, output) = (self.named(name), self.named(output));
-        let more = if more.is_empty() { String::new() } else { format!("\n{more}") };
-        let _ = writeln!(
-            self.operators,
-            "\n[[operators]]\nname = {name:?}\nkind = {kind:?}\ninputs = {inputs:?}\noutput = {output:?}{more}{block}"
-        );
+    pub(super) fn operator(
+        &mut self,
+        name: &str,
+        kind: &str,
+        inputs: &[&str],
+        output: &str,
+        options: &OperatorOptions,
+    ) {
+        let fields = OperatorFields {
+            name: self.named(name),
+            kind: kind.to_owned(),
+            inputs: inputs.iter().map(|input| self.named(input)).collect(),
+            output: self.named(output),
+            block: self.block.as_ref().map(|block| block.name.clone()),
+            options: options.clone(),
+        };
+        self.graph.operators.push(fields);
     }
 
     /// A matrix product, with its weight and bias.
@@ -287,10 +290,10 @@ impl Writer<'_> {
         let a = &self.options.architecture;
         if a.bias || a.extras.attention_bias && matches!(name, "query" | "key" | "value") {
             let vector = format!("b_{name}");
-            self.tensor(&vector, "1", columns, "weight", "");
+            self.tensor(&vector, "1", columns, "weight", &Kept::default());
             bias = Some(self.named(&vector));
         }
-        self.product(name, from, &weight, (output, bias.as_deref()), "");
+        self.product(name, from, &weight, (output, bias.as_deref()), &with());
     }
 
     pub(super) fn norm(&mut self, from: &str, to: &str) {
@@ -302,15 +305,15 @@ impl Writer<'_> {
         let name = format!("norm_{to}");
         // Parameters are named for the block by [`Self::tensor`], and here as the operator reads them.
         let gain = format!("gain_{to}");
-        self.tensor(&gain, "1", columns, "weight", "");
+        self.tensor(&gain, "1", columns, "weight", &Kept::default());
         let gain = self.named(&gain);
         match self.options.architecture.norm {
-            Norm::Rms => self.operator(&name, "rms_norm", &[from], to, &format!("vectors = [{gain:?}]")),
+            Norm::Rms => self.operator(&name, "rms_norm", &[from], to, &with().vectors([&gain])),
             Norm::Layer => {
                 let bias = format!("bias_{to}");
-                self.tensor(&bias, "1", columns, "weight", "");
+                self.tensor(&bias, "1", columns, "weight", &Kept::default());
                 let bias = self.named(&bias);
-                self.operator(&name, "layer_norm", &[from], to, &format!("vectors = [{gain:?}, {bias:?}]"));
+                self.operator(&name, "layer_norm", &[from], to, &with().vectors([&gain, &bias]));
             }
         }
     }
@@ -393,7 +396,7 @@ impl Writer<'_> {
         };
         if self.is_block(FEED_LAYER) {
             let fed = self.feed_forward(&h);
-            self.operator("add_feed", "add", &[x, &fed], "y", "");
+            self.operator("add_feed", "add", &[x, &fed], "y", &with());
             return "y".to_owned();
         }
         let mut attended = match a.extras.mamba.filter(|_| self.is_block(MAMBA_LAYER)) {
@@ -401,7 +404,7 @@ impl Writer<'_> {
             None => self.attention(&h),
         };
         if a.extras.mamba.is_some_and(|mamba| !mamba.has_feed) {
-            self.operator("add_attention", "add", &[x, &attended], "y", "");
+            self.operator("add_attention", "add", &[x, &attended], "y", &with());
             return "y".to_owned();
         }
         if a.extras.branch_norm {
@@ -410,11 +413,11 @@ impl Writer<'_> {
         }
         if a.parallel {
             let fed = self.feed_forward(&h);
-            self.operator("add_blocks", "add", &[&attended, &fed], "x_blocks", "");
-            self.operator("add_residual", "add", &[x, "x_blocks"], "y", "");
+            self.operator("add_blocks", "add", &[&attended, &fed], "x_blocks", &with());
+            self.operator("add_residual", "add", &[x, "x_blocks"], "y", &with());
             return "y".to_owned();
         }
-        self.operator("add_attention", "add", &[x, &attended], "x_mid", "");
+        self.operator("add_attention", "add", &[x, &attended], "x_mid", &with());
         let mid = if a.post_norm {
             self.norm("x_mid", "x_mid_normed");
             "x_mid_normed"
@@ -432,7 +435,7 @@ impl Writer<'_> {
             self.norm(&fed, "fed_normed");
             "fed_normed".clone_into(&mut fed);
         }
-        self.operator("add_feed", "add", &[mid, &fed], "y", "");
+        self.operator("add_feed", "add", &[mid, &fed], "y", &with());
         if a.post_norm {
             self.norm("y", "y_normed");
             return "y_normed".to_owned();
@@ -445,7 +448,7 @@ impl Writer<'_> {
             return from.to_owned();
         }
         let to = format!("{from}_kept");
-        self.operator(&format!("drop_{from}"), "dropout", &[from], &to, "");
+        self.operator(&format!("drop_{from}"), "dropout", &[from], &to, &with());
         to
     }
 }

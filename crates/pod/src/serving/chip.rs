@@ -10,9 +10,9 @@ use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
 use rdusim_compile::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use rdusim_graph::arch::{AnyChip, Chip, Gpu};
-use rdusim_graph::workload::{self, Workload};
+use rdusim_graph::workload::Workload;
 use rdusim_machines::gpu::{self, AttentionCall, Case, Skew};
-use rdusim_models::model::{Architecture, Expertise, Extras, Part, Stack as Layers, write_part};
+use rdusim_models::model::{Architecture, Expertise, Extras, Part, Stack as Layers, part_of};
 use rdusim_outcome::{Fidelity, Outcome, StopReason};
 use rdusim_program::divided_over_tiers;
 
@@ -223,8 +223,7 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
     options.architecture.extras.experts = None;
     // A kernel of attention bounds scores as it makes them.
     options.architecture.extras.capped_scores &= !like.has_fused_attention;
-    let text = write_part(&options, part)?;
-    workload::parse("the part of the model on one chip", &text, &[], 0)
+    part_of(&options, part)?.workload("the part of the model on one chip", 0)
 }
 
 /// The faster of two ways to write attention over a cache: heads side by side, which one section may fuse with the rest of

@@ -34,7 +34,7 @@ fn matrix(array: &Value, tensor: &Tensor) -> Matrix {
 fn opened(name: &str) -> (Workload, Value) {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/onnx");
     let options = Options { dtype: "fp32".to_owned(), ..Options::default() };
-    let text = import(&folder.join(format!("{name}.onnx")), &options).unwrap().text;
+    let text = import(&folder.join(format!("{name}.onnx")), &options).unwrap().graph.into_text();
     let numbers = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
     (workload::parse(name, &text, &[], 0).unwrap(), serde_json::from_str(&numbers).unwrap())
 }

@@ -11,7 +11,7 @@ fn config(text: &str, options: &Options) -> Result<String, Diagnostic> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
     std::fs::write(&path, text).unwrap();
-    import(&path, options).map(|imported| imported.text)
+    import(&path, options).map(|imported| imported.graph.into_text())
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn weights_beside_a_config_give_masks() {
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat();
     std::fs::write(directory.path().join("model.safetensors"), bytes).unwrap();
     let stored = |options: &Options| {
-        let text = import(&directory.path().join("config.json"), options).unwrap().text;
+        let text = import(&directory.path().join("config.json"), options).unwrap().graph.into_text();
         let name = directory.path().join("w.toml").display().to_string();
         let workload = workload::parse(&name, &text, &[], 0).unwrap();
         let w = workload.tensors.iter().find(|t| t.name == "w_up").unwrap();

@@ -12,7 +12,7 @@ fn config(text: &str, phase: Phase) -> Result<Workload, Diagnostic> {
     let path = directory.path().join("config.json");
     std::fs::write(&path, text).unwrap();
     let dims = vec![("batch".to_owned(), 2), ("sequence".to_owned(), 512)];
-    let text = import(&path, &Options { dims, phase, ..options() })?.text;
+    let text = import(&path, &Options { dims, phase, ..options() })?.graph.into_text();
     Ok(workload::parse("config.toml", &text, &[], 0).unwrap_or_else(|error| panic!("{error}\n{text}")))
 }
 

@@ -1,10 +1,9 @@
 //! The graph of a stack: a block for each kind of layer, those of one kind after those of another.
 
-use std::fmt::Write as _;
-
-use super::super::write::Writer;
+use super::super::write::{Writer, with};
 use super::feed::Feed;
 use super::kinds::{LayerKind, Mixer, Stack};
+use rdusim_graph::workload::{Extent, Kept};
 
 /// A number as the writer takes extents.
 pub(super) fn number(count: u64) -> String {
@@ -17,13 +16,10 @@ fn block_name(at: usize) -> String {
 }
 
 impl Stack {
-    /// The declarations of the blocks of layers.
-    pub(in crate::model) fn blocks(&self) -> String {
-        let mut text = String::new();
-        for (at, count) in self.all_counts().into_iter().enumerate().filter(|(_, count)| *count > 0) {
-            let _ = writeln!(text, "\n[[blocks]]\nname = {:?}\nrepeat = {count}", block_name(at));
-        }
-        text
+    /// The blocks of layers, and how often each is repeated.
+    pub(in crate::model) fn blocks(&self) -> impl Iterator<Item = (String, Extent)> {
+        let counts = self.all_counts().into_iter().enumerate();
+        counts.filter(|(_, count)| *count > 0).map(|(at, count)| (block_name(at), count.into()))
     }
 }
 
@@ -49,7 +45,7 @@ impl Writer<'_> {
         while copies < stack.streams {
             copies *= 2;
             let wide = format!("x_{copies}_streams");
-            self.operator(&format!("spread_{copies}"), "concat", &[&x, &x], &wide, "");
+            self.operator(&format!("spread_{copies}"), "concat", &[&x, &x], &wide, &with());
             x = wide;
         }
         x
@@ -58,9 +54,15 @@ impl Writer<'_> {
     /// The residual streams brought together.
     fn gathered(&mut self, stack: &Stack, x: &str) -> String {
         self.matrix("w_streams", &number(stack.streams * stack.hidden), &number(stack.streams));
-        self.operator("weigh_streams", "gemm", &[x, "w_streams"], "stream_weights", "");
-        self.operator("sigmoid_streams", "sigmoid", &["stream_weights"], "stream_shares", "");
-        self.operator("gather_streams", "contract", &[x, "stream_shares"], "x_gathered", "heads = 1\nkv_heads = 1");
+        self.operator("weigh_streams", "gemm", &[x, "w_streams"], "stream_weights", &with());
+        self.operator("sigmoid_streams", "sigmoid", &["stream_weights"], "stream_shares", &with());
+        self.operator(
+            "gather_streams",
+            "contract",
+            &[x, "stream_shares"],
+            "x_gathered",
+            &with().heads(1u64).kv_heads(1u64),
+        );
         "x_gathered".to_owned()
     }
 
@@ -108,7 +110,7 @@ impl Writer<'_> {
     }
 
     fn sum(&mut self, name: &str, a: &str, b: &str, made: &str) -> String {
-        self.operator(name, "add", &[a, b], made, "");
+        self.operator(name, "add", &[a, b], made, &with());
         made.to_owned()
     }
 
@@ -132,7 +134,7 @@ impl Writer<'_> {
             Mixer::None => h.to_owned(),
             Mixer::Matrix => {
                 self.matrix("w_linear", "hidden", "hidden");
-                self.product("linear", h, "w_linear", ("attended", None), "");
+                self.product("linear", h, "w_linear", ("attended", None), &with());
                 "attended".to_owned()
             }
             Mixer::Heads(of) => self.head_attention(h, of, hidden),
@@ -150,24 +152,30 @@ impl Writer<'_> {
         let (weight, made) = (named("w_streams"), named("stream_weights"));
         let (wide, count) = (stack.streams * stack.hidden, stack.stream_weights());
         self.matrix(&weight, &number(wide), &number(count));
-        self.operator(&named("weigh_streams"), "gemm", &[x, &weight], &made, "");
+        self.operator(&named("weigh_streams"), "gemm", &[x, &weight], &made, &with());
         let shares = named("stream_shares");
-        self.operator(&named("sigmoid_streams"), "sigmoid", &[&made], &shares, "");
+        self.operator(&named("sigmoid_streams"), "sigmoid", &[&made], &shares, &with());
         let (to_read, to_write) = (named("read_shares"), named("write_shares"));
         for (name, part) in [("read", &to_read), ("write", &to_write)] {
-            self.shaped(part, "tokens", &number(stack.streams), "");
-            self.operator(&named(&format!("shares_to_{name}")), "slice", &[&shares], part, "");
+            self.shaped(part, "tokens", &number(stack.streams), &Kept::default());
+            self.operator(&named(&format!("shares_to_{name}")), "slice", &[&shares], part, &with());
         }
         let read = named("x_read");
-        self.operator(&named("read_streams"), "contract", &[x, &to_read], &read, "heads = 1\nkv_heads = 1");
+        self.operator(&named("read_streams"), "contract", &[x, &to_read], &read, &with().heads(1u64).kv_heads(1u64));
         (read, to_write)
     }
 
     /// The residual streams with what a block made added to each.
     fn write_streams(&mut self, stack: &Stack, x: &str, made: &str, shares: &str, sum: &str) -> String {
         let (out, kept) = (format!("{sum}_written"), format!("{sum}_kept"));
-        self.operator(&format!("write_streams_{sum}"), "outer", &[made, shares], &out, "heads = 1\nkv_heads = 1");
-        let heads = format!("heads = {}", stack.streams);
+        self.operator(
+            &format!("write_streams_{sum}"),
+            "outer",
+            &[made, shares],
+            &out,
+            &with().heads(1u64).kv_heads(1u64),
+        );
+        let heads = with().heads(stack.streams);
         self.operator(&format!("mix_streams_{sum}"), "head_scale", &[x, shares], &kept, &heads);
         self.sum(&format!("add_streams_{sum}"), &kept, &out, sum)
     }

@@ -5,9 +5,10 @@
 
 use super::super::extras::Latent;
 use super::super::options::Phase;
-use super::super::write::Writer;
+use super::super::write::{Writer, with};
 use super::attention::{Compressed, HeadAttention, Indexer, LatentAttention, Window};
 use super::write::number;
+use rdusim_graph::workload::{Kept, OperatorOptions};
 
 /// How the queries of a sequence meet keys.
 struct Meeting {
@@ -18,8 +19,8 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn field(&self) -> String {
-        format!("batch = {}{}", self.batch, if self.causal { "\ncausal = true" } else { "" })
+    fn options(&self) -> OperatorOptions {
+        with().batch(self.batch).causal(self.causal)
     }
 }
 
@@ -72,9 +73,9 @@ impl Writer<'_> {
     ) -> String {
         let named = |name: &str| format!("{part}{name}");
         let Sharing { heads, kv_heads } = sharing;
-        let more = format!("{}\nheads = {heads}\nkv_heads = {kv_heads}", meeting.field());
+        let more = with().and(&meeting.options()).heads(heads).kv_heads(kv_heads);
         let (s, o) = (named("s"), named("o"));
-        self.operator(&named("scores"), "gemm", &[q, k], &s, &format!("transpose_b = true\n{more}"));
+        self.operator(&named("scores"), "gemm", &[q, k], &s, &with().transpose_b().and(&more));
         let p = self.softmaxed(part, &s, heads, meeting.causal, capped);
         self.operator(&named("mix"), "gemm", &[&p, v], &o, &more);
         o
@@ -85,13 +86,13 @@ impl Writer<'_> {
         let mut s = scores.to_owned();
         if capped && !self.part.is_some_and(|part| part.has_fused_attention) {
             let bounded = named("s_capped");
-            self.operator(&named("cap"), "tanh", &[&s], &bounded, "");
+            self.operator(&named("cap"), "tanh", &[&s], &bounded, &with());
             s = bounded;
         }
         let (masked, p) = (named("s_masked"), named("p"));
         let mask = if causal || self.is_decoding() { "causal_mask" } else { "scale" };
-        self.operator(&named("mask"), mask, &[&s], &masked, "");
-        self.operator(&named("softmax"), "softmax", &[&masked], &p, &format!("heads = {heads}"));
+        self.operator(&named("mask"), mask, &[&s], &masked, &with());
+        self.operator(&named("softmax"), "softmax", &[&masked], &p, &with().heads(heads));
         p
     }
 
@@ -116,7 +117,7 @@ impl Writer<'_> {
             at = 1;
         }
         if of.rotary {
-            self.operator(&format!("rotate_{name}"), "rotary", &[&names[at]], made, &format!("heads = {heads}"));
+            self.operator(&format!("rotate_{name}"), "rotary", &[&names[at]], made, &with().heads(heads));
         }
     }
 
@@ -132,9 +133,9 @@ impl Writer<'_> {
                 self.numbered("value", (h, hidden), kv_heads * value, "v", of.bias);
             }
             if self.is_kept() {
-                self.tensor("k", "tokens", &number(kv_heads * key), "output", "");
+                self.tensor("k", "tokens", &number(kv_heads * key), "output", &Kept::default());
                 if !of.key_is_value {
-                    self.tensor("v", "tokens", &number(kv_heads * value), "output", "");
+                    self.tensor("v", "tokens", &number(kv_heads * value), "output", &Kept::default());
                 }
             }
         }
@@ -154,12 +155,9 @@ impl Writer<'_> {
         let mut o = self.attended("", ("q", keys, values), Sharing { heads, kv_heads }, &meeting, of.capped);
         if of.gate > 0 {
             self.numbered("gate_out", (h, hidden), of.gate, "gate_plain", false);
-            self.operator("sigmoid_gate", "sigmoid", &["gate_plain"], "gate_open", "");
-            let (kind, more) = if of.gate == heads * value {
-                ("mul", String::new())
-            } else {
-                ("head_scale", format!("heads = {}", of.gate))
-            };
+            self.operator("sigmoid_gate", "sigmoid", &["gate_plain"], "gate_open", &with());
+            let (kind, more) =
+                if of.gate == heads * value { ("mul", with()) } else { ("head_scale", with().heads(of.gate)) };
             self.operator("open_heads", kind, &[&o, "gate_open"], "o_gated", &more);
             "o_gated".clone_into(&mut o);
         }
@@ -171,37 +169,31 @@ impl Writer<'_> {
     fn chosen(&mut self, (from, rows): (&str, u64), h: &str, indexer: &Indexer, keys: (&str, u64)) {
         let Indexer { heads, head, top } = *indexer;
         self.matrix("w_index_query", &number(rows), &number(heads * head));
-        self.product("index_query", from, "w_index_query", ("iq", None), "");
+        self.product("index_query", from, "w_index_query", ("iq", None), &with());
         self.matrix("w_index_weight", "hidden", &number(heads));
-        self.product("index_weight", h, "w_index_weight", ("index_weights", None), "");
+        self.product("index_weight", h, "w_index_weight", ("index_weights", None), &with());
         let batch = self.options.batch;
         let (cache, entries) = keys;
-        let more = format!("transpose_b = true\nbatch = {batch}\nheads = {heads}\nkv_heads = 1");
+        let more = with().transpose_b().batch(batch).heads(heads).kv_heads(1u64);
         self.operator("index_scores", "gemm", &["iq", cache], "is", &more);
-        self.operator("index_relu", "relu", &["is"], "is_open", "");
-        self.operator(
-            "index_weigh",
-            "head_scale",
-            &["is_open", "index_weights"],
-            "is_weighed",
-            &format!("heads = {heads}"),
-        );
-        self.sized("is_heads", (self.tokens() * heads, entries), "");
-        self.operator("index_heads", "reshape", &["is_weighed"], "is_heads", "");
-        let window = format!("[1, {heads}]");
-        let pooled = format!("image = {window}\nkernel = {window}\nstride = {window}");
+        self.operator("index_relu", "relu", &["is"], "is_open", &with());
+        self.operator("index_weigh", "head_scale", &["is_open", "index_weights"], "is_weighed", &with().heads(heads));
+        self.sized("is_heads", (self.tokens() * heads, entries), &Kept::default());
+        self.operator("index_heads", "reshape", &["is_weighed"], "is_heads", &with());
+        let window = [1, heads];
+        let pooled = with().pooled(window);
         self.operator("index_sum", "average_pool", &["is_heads"], "is_sum", &pooled);
         if entries > top {
-            self.sized("chosen", (self.tokens(), top), "");
-            self.operator("choose", "select", &["is_sum"], "chosen", "");
+            self.sized("chosen", (self.tokens(), top), &Kept::default());
+            self.operator("choose", "select", &["is_sum"], "chosen", &with());
         }
     }
 
     /// The rows of a cache that queries choose.
     fn rows_of(&mut self, cache: &str, rows: u64) -> String {
         let (ids, made) = (format!("ids_{cache}"), format!("{cache}_chosen"));
-        self.tensor(&ids, &number(rows), "1", "input", "\ndtype = \"fp32\"");
-        self.operator(&format!("gather_{cache}"), "embedding", &[&ids, cache], &made, "");
+        self.tensor(&ids, &number(rows), "1", "input", &Kept::of_type("fp32"));
+        self.operator(&format!("gather_{cache}"), "embedding", &[&ids, cache], &made, &with());
         made
     }
 
@@ -214,7 +206,7 @@ impl Writer<'_> {
         self.numbered("key_latent", (h, hidden), key, "c_raw", false);
         self.norm_of("c_raw", "c", &number(key));
         self.numbered("key_rotated", (h, hidden), rotated, "kr_plain", false);
-        self.operator("rotate_key", "rotary", &["kr_plain"], "kr", "");
+        self.operator("rotate_key", "rotary", &["kr_plain"], "kr", &with());
         let mut from = (h, hidden);
         if let Some(query) = query {
             self.numbered("query_latent", (h, hidden), query, "cq_raw", false);
@@ -223,10 +215,10 @@ impl Writer<'_> {
         }
         self.numbered("query", from, heads * plain, "qn", false);
         self.numbered("query_rotated", from, heads * rotated, "qr_plain", false);
-        self.operator("rotate_query", "rotary", &["qr_plain"], "qr", &format!("heads = {heads}"));
+        self.operator("rotate_query", "rotary", &["qr_plain"], "qr", &with().heads(heads));
         if self.is_kept() {
-            self.tensor("c", "tokens", &number(key), "output", "");
-            self.tensor("kr", "tokens", &number(rotated), "output", "");
+            self.tensor("c", "tokens", &number(key), "output", &Kept::default());
+            self.tensor("kr", "tokens", &number(rotated), "output", &Kept::default());
         }
         let (batch, context) = (self.options.batch, self.context());
         if let Some(indexer) = indexer {
@@ -236,7 +228,7 @@ impl Writer<'_> {
             let entries = if self.is_decoding() { context } else { self.options.sequence };
             let mut keys = "ik";
             if self.is_kept() {
-                self.tensor("ik", "tokens", &number(indexer.head), "output", "");
+                self.tensor("ik", "tokens", &number(indexer.head), "output", &Kept::default());
             }
             if self.is_decoding() {
                 self.cache("ik_cache", &number(batch * context), &number(indexer.head));
@@ -250,15 +242,14 @@ impl Writer<'_> {
         } else {
             let window = indexer.map(|indexer| Window { tokens: indexer.top, chunked: false });
             let meeting = self.meeting(window);
-            let more = |sharing: Sharing| {
-                format!("{}\nheads = {}\nkv_heads = {}", meeting.field(), sharing.heads, sharing.kv_heads)
-            };
+            let more =
+                |sharing: Sharing| with().and(&meeting.options()).heads(sharing.heads).kv_heads(sharing.kv_heads);
             let own = Sharing { heads, kv_heads: heads };
             self.numbered("key_up", ("c", key), heads * plain, "kn", false);
-            let turned = |sharing: Sharing| format!("transpose_b = true\n{}", more(sharing));
+            let turned = |sharing: Sharing| with().transpose_b().and(&more(sharing));
             self.operator("scores_plain", "gemm", &["qn", "kn"], "s_plain", &turned(own));
             self.operator("scores_rotated", "gemm", &["qr", "kr"], "s_rotated", &turned(shared));
-            self.operator("add_scores", "add", &["s_plain", "s_rotated"], "s", "");
+            self.operator("add_scores", "add", &["s_plain", "s_rotated"], "s", &with());
             let p = self.softmaxed("", "s", heads, meeting.causal, false);
             self.numbered("value_up", ("c", key), heads * value, "v", false);
             self.operator("mix", "gemm", &[&p, "v"], "o", &more(own));
@@ -267,11 +258,11 @@ impl Writer<'_> {
         self.dropped("attended")
     }
 
-    fn index_norm(&mut self, head: u64) -> String {
+    fn index_norm(&mut self, head: u64) -> OperatorOptions {
         for name in ["gain_ik", "bias_ik"] {
-            self.tensor(name, "1", &number(head), "weight", "");
+            self.tensor(name, "1", &number(head), "weight", &Kept::default());
         }
-        format!("vectors = [{:?}, {:?}]", self.named("gain_ik"), self.named("bias_ik"))
+        with().vectors([self.named("gain_ik"), self.named("bias_ik")])
     }
 
     /// Latent attention over the cache, or over the rows of it that each query chooses.
@@ -282,7 +273,7 @@ impl Writer<'_> {
         self.cache("c_cache", &number(batch * context), &number(key));
         self.cache("kr_cache", &number(batch * context), &number(rotated));
         self.matrix("w_key_up", &number(plain), &number(heads * key));
-        self.product("absorb", "qn", "w_key_up", ("qc", None), &format!("heads = {heads}"));
+        self.product("absorb", "qn", "w_key_up", ("qc", None), &with().heads(heads));
         let top = indexer.map(|indexer| indexer.top).filter(|&top| top < context);
         let (mut c, mut kr, mut instances) = ("c_cache".to_owned(), "kr_cache".to_owned(), batch);
         if let Some(top) = top {
@@ -292,15 +283,15 @@ impl Writer<'_> {
         }
         let causal = self.new_tokens() > 1 && top.is_none();
         let meeting = Meeting { batch: instances, causal };
-        let more = format!("{}\nheads = {}\nkv_heads = {}", meeting.field(), shared.heads, shared.kv_heads);
-        let turned = format!("transpose_b = true\n{more}");
+        let more = with().and(&meeting.options()).heads(shared.heads).kv_heads(shared.kv_heads);
+        let turned = with().transpose_b().and(&more);
         self.operator("scores_plain", "gemm", &["qc", &c], "s_plain", &turned);
         self.operator("scores_rotated", "gemm", &["qr", &kr], "s_rotated", &turned);
-        self.operator("add_scores", "add", &["s_plain", "s_rotated"], "s", "");
+        self.operator("add_scores", "add", &["s_plain", "s_rotated"], "s", &with());
         let p = self.softmaxed("", "s", heads, causal, false);
         self.operator("mix", "gemm", &[&p, &c], "oc", &more);
         self.matrix("w_value_up", &number(key), &number(heads * value));
-        self.product("value_up", "oc", "w_value_up", ("o", None), &format!("heads = {heads}"));
+        self.product("value_up", "oc", "w_value_up", ("o", None), &with().heads(heads));
     }
 
     /// Attention over a window and over compressed keys.
@@ -310,14 +301,14 @@ impl Writer<'_> {
         self.numbered("query_latent", (h, hidden), query, "cq_raw", false);
         self.norm_of("cq_raw", "cq", &number(query));
         self.numbered("query", ("cq", query), heads * head, "q_plain", false);
-        self.operator("rotate_query", "rotary", &["q_plain"], "q", &format!("heads = {heads}"));
+        self.operator("rotate_query", "rotary", &["q_plain"], "q", &with().heads(heads));
         self.numbered("key", (h, hidden), head, "k_raw", false);
         self.norm_of("k_raw", "k_plain", &number(head));
-        self.operator("rotate_key", "rotary", &["k_plain"], "k", "");
+        self.operator("rotate_key", "rotary", &["k_plain"], "k", &with());
         let (batch, context) = (self.options.batch, self.context());
         let mut keys = "k";
         if self.is_kept() {
-            self.tensor("k", "tokens", &number(head), "output", "");
+            self.tensor("k", "tokens", &number(head), "output", &Kept::default());
         }
         if self.is_decoding() {
             self.cache("k_cache", &number(batch * context.min(window)), &number(head));
@@ -350,12 +341,12 @@ impl Writer<'_> {
                 }
                 let meeting = Meeting { batch: instances, causal: false };
                 let of_entries = self.attended("far_", ("q", &keys, &keys), sharing, &meeting, false);
-                self.operator("add_far", "add", &[&o, &of_entries], "o_all", "");
+                self.operator("add_far", "add", &[&o, &of_entries], "o_all", &with());
                 "o_all".clone_into(&mut o);
             }
         }
         self.matrix("w_group_out", &number(heads * head / groups), &number(groups * output));
-        self.product("group_out", &o, "w_group_out", ("o_groups", None), &format!("heads = {groups}"));
+        self.product("group_out", &o, "w_group_out", ("o_groups", None), &with().heads(groups));
         self.numbered("project", ("o_groups", groups * output), hidden, "attended", false);
         self.dropped("attended")
     }
@@ -370,19 +361,19 @@ impl Writer<'_> {
         self.numbered(&named("compress"), (h, hidden), wide, &raw, false);
         self.numbered(&named("compress_weight"), (h, hidden), wide, &weights, false);
         let (places, placed, gain) = (named("kc_places"), named("kc_placed"), named("gain_kc"));
-        self.tensor(&places, "1", &number(wide), "weight", "");
-        let vectors = format!("vectors = [{:?}]", self.named(&places));
+        self.tensor(&places, "1", &number(wide), "weight", &Kept::default());
+        let vectors = with().vectors([self.named(&places)]);
         self.operator(&named("place"), "bias", &[&weights], &placed, &vectors);
-        self.operator(&named("share"), "softmax", &[&placed], &shares, "");
-        self.operator(&named("weigh_runs"), "mul", &[&raw, &shares], &weighed, "");
-        self.tensor(&gain, "1", &number(head), "weight", "");
+        self.operator(&named("share"), "softmax", &[&placed], &shares, &with());
+        self.operator(&named("weigh_runs"), "mul", &[&raw, &shares], &weighed, &with());
+        self.tensor(&gain, "1", &number(head), "weight", &Kept::default());
         if self.is_decoding() {
             // Every token adds to a sum, which is an entry once a run of them ends.
             let (own, kept, gain) = (named("kc_own"), named("kc_kept"), self.named(&gain));
-            self.sized(&own, (self.tokens(), head), "");
-            self.operator(&named("own_part"), "slice", &[&weighed], &own, "");
-            self.tensor(&kept, "tokens", &number(head), "output", "");
-            self.operator(&named("norm_kc"), "rms_norm", &[&own], &kept, &format!("vectors = [{gain:?}]"));
+            self.sized(&own, (self.tokens(), head), &Kept::default());
+            self.operator(&named("own_part"), "slice", &[&weighed], &own, &with());
+            self.tensor(&kept, "tokens", &number(head), "output", &Kept::default());
+            self.operator(&named("norm_kc"), "rms_norm", &[&own], &kept, &with().vectors([&gain]));
             if entries > 0 {
                 self.cache(&named("kc_cache"), &number(self.options.batch * entries), &number(head));
             }
@@ -392,14 +383,14 @@ impl Writer<'_> {
         if entries > 0 {
             let rows = self.options.batch * entries;
             let folded = named("kc_runs");
-            let window = format!("[1, {}]", of.ratio * of.halves());
-            self.sized(&folded, (rows * of.ratio * of.halves(), head), "");
-            self.operator(&named("fold"), "reshape", &[&weighed], &folded, "");
-            let more = format!("image = {window}\nkernel = {window}\nstride = {window}");
+            let window = [1, of.ratio * of.halves()];
+            self.sized(&folded, (rows * of.ratio * of.halves(), head), &Kept::default());
+            self.operator(&named("fold"), "reshape", &[&weighed], &folded, &with());
+            let more = with().pooled(window);
             let pooled = named("kc_pooled");
             self.operator(&named("pool"), "average_pool", &[&folded], &pooled, &more);
             let gain = self.named(&gain);
-            self.operator(&named("norm_kc"), "rms_norm", &[&pooled], &made, &format!("vectors = [{gain:?}]"));
+            self.operator(&named("norm_kc"), "rms_norm", &[&pooled], &made, &with().vectors([&gain]));
         }
         made
     }

@@ -1,10 +1,11 @@
 //! Graphs of feed-forward blocks: dense, and experts with what stands around them.
 
 use super::super::preset::Activation;
-use super::super::write::Writer;
+use super::super::write::{Writer, with};
 use super::feed::{Expertise, Feed, FeedBlock};
 use super::write::number;
 use crate::model::experts::Experts;
+use rdusim_graph::workload::Kept;
 
 impl Writer<'_> {
     /// What a feed-forward block makes of the rows `h`.
@@ -13,7 +14,7 @@ impl Writer<'_> {
             Feed::None => h.to_owned(),
             Feed::Matrix => {
                 self.matrix("w_feed_linear", "hidden", "hidden");
-                self.product("feed_linear", h, "w_feed_linear", ("fed", None), "");
+                self.product("feed_linear", h, "w_feed_linear", ("fed", None), &with());
                 "fed".to_owned()
             }
             Feed::Dense(block) => self.feed_block("", (h, hidden), block),
@@ -28,10 +29,10 @@ impl Writer<'_> {
         let mut bias = None;
         if has_bias {
             let vector = format!("b_{name}");
-            self.tensor(&vector, "1", &number(columns), "weight", "");
+            self.tensor(&vector, "1", &number(columns), "weight", &Kept::default());
             bias = Some(self.named(&vector));
         }
-        self.product(name, from.0, &weight, (made, bias.as_deref()), "");
+        self.product(name, from.0, &weight, (made, bias.as_deref()), &with());
     }
 
     /// The nonlinear part of a block: what its gate opens, or what stands between its two matrices.
@@ -43,10 +44,10 @@ impl Writer<'_> {
         };
         if activation == Activation::SquaredRelu {
             let open = format!("{made}_open");
-            self.operator(&format!("{part}relu"), kind, &[from], &open, "");
-            self.operator(&format!("{part}square"), "mul", &[&open, &open], made, "");
+            self.operator(&format!("{part}relu"), kind, &[from], &open, &with());
+            self.operator(&format!("{part}square"), "mul", &[&open, &open], made, &with());
         } else {
-            self.operator(&format!("{part}{kind}"), kind, &[from], made, "");
+            self.operator(&format!("{part}{kind}"), kind, &[from], made, &with());
         }
     }
 
@@ -58,7 +59,7 @@ impl Writer<'_> {
             self.numbered(&named("gate"), from, block.width, &gate, block.bias);
             self.activated(part, block.activation, &gate, &open);
             self.numbered(&named("up"), from, block.width, &f, block.bias);
-            self.operator(&named("gated"), "mul", &[&open, &f], &g, "");
+            self.operator(&named("gated"), "mul", &[&open, &f], &g, &with());
         } else {
             self.numbered(&named("up"), from, block.width, &f, block.bias);
             self.activated(part, block.activation, &f, &g);
@@ -71,7 +72,7 @@ impl Writer<'_> {
     fn stack_experts(&mut self, hidden: u64, of: &Expertise, h: &str) -> String {
         let Experts { count, each, shared, shared_gate, .. } = of.experts;
         self.numbered("router", (h, hidden), count, "routes", of.bias);
-        self.operator("routing", "softmax", &["routes"], "routed", "");
+        self.operator("routing", "softmax", &["routes"], "routed", &with());
         let inner = of.latent.unwrap_or(hidden);
         let mut rows = h.to_owned();
         if of.latent.is_some() {
@@ -80,8 +81,8 @@ impl Writer<'_> {
         }
         let mut fed = self.routed_products(&of.experts, of, inner, &rows);
         if each > 1 {
-            let window = format!("[1, {each}]");
-            let more = format!("image = {window}\nkernel = {window}\nstride = {window}");
+            let window = [1, each];
+            let more = with().pooled(window);
             self.operator("combine", "average_pool", &[&fed], "fed_by_experts", &more);
             "fed_by_experts".clone_into(&mut fed);
         }
@@ -96,22 +97,22 @@ impl Writer<'_> {
         let mut beside = self.feed_block("shared_", (h, hidden), &block);
         if shared_gate {
             self.numbered("shared_open", (h, hidden), 1, "shared_opening", false);
-            self.operator("shared_sigmoid", "sigmoid", &["shared_opening"], "shared_opened", "");
+            self.operator("shared_sigmoid", "sigmoid", &["shared_opening"], "shared_opened", &with());
             let opened = "shared_weighed";
-            self.operator("shared_weigh", "head_scale", &[&beside, "shared_opened"], opened, "heads = 1");
+            self.operator("shared_weigh", "head_scale", &[&beside, "shared_opened"], opened, &with().heads(1u64));
             opened.clone_into(&mut beside);
         }
-        self.operator("add_experts", "add", &[&beside, &fed], "fed_by_all", "");
+        self.operator("add_experts", "add", &[&beside, &fed], "fed_by_all", &with());
         "fed_by_all".to_owned()
     }
 
     fn routed_products(&mut self, experts: &Experts, of: &Expertise, inner: u64, rows: &str) -> String {
         let (met, most) = experts.met_by(self.tokens(), &self.options.expert_load);
         let (all, visits) = (met.saturating_mul(most), self.tokens().saturating_mul(experts.each));
-        self.tensor("ids_experts", &number(all), "1", "input", "\ndtype = \"fp32\"");
-        self.operator("dispatch", "embedding", &["ids_experts", rows], "x_experts", "");
+        self.tensor("ids_experts", &number(all), "1", "input", &Kept::of_type("fp32"));
+        self.operator("dispatch", "embedding", &["ids_experts", rows], "x_experts", &with());
         // Of the rows of all experts, as many hold something as tokens choose one.
-        let grouped = format!("batch = {met}\nfilled_rows = {visits}");
+        let grouped = with().batch(met).filled_rows(visits);
         let product = |writer: &mut Self, name: &str, from: &str, (depth, columns): (u64, u64), made: &str| {
             let weight = format!("w_expert_{name}");
             writer.matrix(&weight, &number(experts.count * depth), &number(columns));
@@ -119,11 +120,9 @@ impl Writer<'_> {
             if met < experts.count {
                 // Those that no token meets stay where they are.
                 read = format!("{weight}_met");
-                let dtype = writer
-                    .narrow_of(&weight)
-                    .map_or_else(String::new, |narrow| format!("\ndtype = {:?}", narrow.dtype));
+                let dtype = writer.narrow_of(&weight).map_or_else(Kept::default, |narrow| Kept::of_type(&narrow.dtype));
                 writer.sized(&read, (met * depth, columns), &dtype);
-                writer.operator(&format!("met_{name}"), "slice", &[&weight], &read, "");
+                writer.operator(&format!("met_{name}"), "slice", &[&weight], &read, &with());
             }
             writer.product(&format!("expert_{name}"), from, &read, (made, None), &grouped);
         };
@@ -132,15 +131,15 @@ impl Writer<'_> {
             product(self, "gate", "x_experts", (inner, width), "e_gate");
             self.activated("expert_", of.activation, "e_gate", "e_open");
             product(self, "up", "x_experts", (inner, width), "e_up");
-            self.operator("expert_gated", "mul", &["e_open", "e_up"], "e_mid", "");
+            self.operator("expert_gated", "mul", &["e_open", "e_up"], "e_mid", &with());
         } else {
             product(self, "up", "x_experts", (inner, width), "e_up");
             self.activated("expert_", of.activation, "e_up", "e_mid");
         }
         product(self, "down", "e_mid", (width, inner), "e_fed");
-        self.tensor("ids_tokens", &number(visits), "1", "input", "\ndtype = \"fp32\"");
-        self.operator("collect", "embedding", &["ids_tokens", "e_fed"], "t_fed", "");
-        self.operator("weigh", "scale", &["t_fed"], "t_weighed", "");
+        self.tensor("ids_tokens", &number(visits), "1", "input", &Kept::of_type("fp32"));
+        self.operator("collect", "embedding", &["ids_tokens", "e_fed"], "t_fed", &with());
+        self.operator("weigh", "scale", &["t_fed"], "t_weighed", &with());
         "t_weighed".to_owned()
     }
 }

@@ -5,9 +5,10 @@
 //! token reads of the state that entered its chunk. What a chunk's corrections take from that state is written as products of its shape.
 
 use super::super::options::Phase;
-use super::super::write::Writer;
+use super::super::write::{Writer, with};
 use super::recurrence::{Decay, DeltaNet, Lightning, chunk_of};
 use super::write::number;
+use rdusim_graph::workload::Kept;
 
 /// Heads and widths of states in chunks.
 struct InChunks {
@@ -27,13 +28,6 @@ impl Writer<'_> {
         InChunks { rows: self.tokens(), batch, chunks: batch * (sequence / chunk), chunk, heads, key, value }
     }
 
-    /// A tensor with extents in numbers.
-    pub(super) fn sized(&mut self, name: &str, (rows, columns): (u64, u64), more: &str) {
-        use std::fmt::Write as _;
-        let name = self.named(name);
-        let _ = writeln!(self.tensors, "\n[[tensors]]\nname = {name:?}\nshape = [{rows}, {columns}]{more}");
-    }
-
     /// A projection, the convolution of its last rows, and its activation.
     fn short_convolved(&mut self, name: &str, (h, hidden): (&str, u64), columns: u64, taps: u64) {
         let (plain, conv) = (format!("{name}_plain"), format!("{name}_conv"));
@@ -44,19 +38,19 @@ impl Writer<'_> {
         };
         self.numbered(weight, (h, hidden), columns, &plain, false);
         let vector = format!("taps_{name}");
-        self.tensor(&vector, "1", &number(columns * taps), "weight", "");
-        let vectors = format!("vectors = [{:?}]", self.named(&vector));
+        self.tensor(&vector, "1", &number(columns * taps), "weight", &Kept::default());
+        let vectors = with().vectors([self.named(&vector)]);
         if self.options.phase == Phase::Decode && taps > 1 {
             let cache = format!("{name}_cache");
             let rows = number(self.tokens());
-            self.tensor(&cache, &rows, &number(columns * (taps - 1)), "input", "");
-            self.tensor(&plain, &rows, &number(columns), "output", "");
+            self.tensor(&cache, &rows, &number(columns * (taps - 1)), "input", &Kept::default());
+            self.tensor(&plain, &rows, &number(columns), "output", &Kept::default());
             self.operator(&format!("convolve_{name}"), "conv_step", &[&plain, &cache], &conv, &vectors);
         } else {
-            let more = format!("batch = {}\n{vectors}", self.options.batch);
+            let more = with().batch(self.options.batch).and(&vectors);
             self.operator(&format!("convolve_{name}"), "causal_conv", &[&plain], &conv, &more);
         }
-        self.operator(&format!("silu_{name}"), "silu", &[&conv], name, "");
+        self.operator(&format!("silu_{name}"), "silu", &[&conv], name, &with());
     }
 
     /// What a gated delta rule makes of the normed rows `h`.
@@ -67,7 +61,7 @@ impl Writer<'_> {
             self.short_convolved(name, (h, hidden), columns, net.taps);
         }
         self.numbered("learn", (h, hidden), heads, "learn_plain", false);
-        self.operator("learn_rate", "sigmoid", &["learn_plain"], "beta", "");
+        self.operator("learn_rate", "sigmoid", &["learn_plain"], "beta", &with());
         let rates = match net.decay {
             Decay::Head => {
                 self.numbered("decay", (h, hidden), heads, "step_plain", false);
@@ -79,18 +73,18 @@ impl Writer<'_> {
                 net.keys()
             }
         };
-        self.tensor("step_bias", "1", &number(rates), "weight", "");
+        self.tensor("step_bias", "1", &number(rates), "weight", &Kept::default());
         let bias = self.named("step_bias");
-        self.operator("add_step_bias", "bias", &["step_plain"], "step_biased", &format!("vectors = [{bias:?}]"));
-        self.operator("softplus", "softplus", &["step_biased"], "dt", "");
-        self.tensor("a_log", "1", &number(rates), "weight", "");
+        self.operator("add_step_bias", "bias", &["step_plain"], "step_biased", &with().vectors([bias]));
+        self.operator("softplus", "softplus", &["step_biased"], "dt", &with());
+        self.tensor("a_log", "1", &number(rates), "weight", &Kept::default());
         let log = self.named("a_log");
-        self.operator("decay_factor", "exp_decay", &["dt"], "a_all", &format!("vectors = [{log:?}]"));
+        self.operator("decay_factor", "exp_decay", &["dt"], "a_all", &with().vectors([&log]));
         let mut a = "a_all";
         if net.decay == Decay::Column {
             // Factors of columns act on keys and states element by element, as one of each head would.
-            self.sized("a_heads", (self.tokens(), heads), "");
-            self.operator("first_factors", "slice", &["a_all"], "a_heads", "");
+            self.sized("a_heads", (self.tokens(), heads), &Kept::default());
+            self.operator("first_factors", "slice", &["a_all"], "a_heads", &with());
             a = "a_heads";
         }
         if self.options.phase == Phase::Decode {
@@ -107,8 +101,8 @@ impl Writer<'_> {
                 self.numbered("gate_out", ("z_narrow", net.value), values, "z", false);
             }
         }
-        self.operator("open_gate", "silu", &["z"], "z_open", "");
-        self.operator("gated_state", "mul", &["o_normed", "z_open"], "o_gated", "");
+        self.operator("open_gate", "silu", &["z"], "z_open", &with());
+        self.operator("gated_state", "mul", &["o_normed", "z_open"], "o_gated", &with());
         self.numbered("project", ("o_gated", values), hidden, "attended", false);
         self.dropped("attended")
     }
@@ -116,16 +110,16 @@ impl Writer<'_> {
     /// One token of each sequence: the state decays, is asked for the key's value, and learns the difference.
     fn delta_step(&mut self, net: &DeltaNet, a: &str) {
         let (heads, groups) = (net.value_heads, net.key_heads);
-        let (by_head, grouped) = (format!("heads = {heads}"), format!("heads = {heads}\nkv_heads = {groups}"));
+        let (by_head, grouped) = (with().heads(heads), with().heads(heads).kv_heads(groups));
         let (rows, columns) = (number(self.tokens()), number(net.state()));
-        self.tensor("state_cache", &rows, &columns, "input", "");
-        self.tensor("state", &rows, &columns, "output", "");
+        self.tensor("state_cache", &rows, &columns, "input", &Kept::default());
+        self.tensor("state", &rows, &columns, "output", &Kept::default());
         self.operator("decay_state", "head_scale", &["state_cache", a], "state_kept", &by_head);
         self.operator("ask_state", "contract", &["state_kept", "k"], "v_known", &grouped);
-        self.operator("difference", "add", &["v", "v_known"], "v_new", "");
+        self.operator("difference", "add", &["v", "v_known"], "v_new", &with());
         self.operator("learned", "head_scale", &["v_new", "beta"], "v_learned", &by_head);
         self.operator("put_in", "outer", &["v_learned", "k"], "u", &grouped);
-        self.operator("step_state", "add", &["state_kept", "u"], "state", "");
+        self.operator("step_state", "add", &["state_kept", "u"], "state", &with());
         self.operator("take_out", "contract", &["state", "q"], "o_state", &grouped);
     }
 
@@ -133,45 +127,27 @@ impl Writer<'_> {
     fn delta_chunks(&mut self, net: &DeltaNet, a: &str) {
         let of = self.chunks(net.value_heads, net.key, net.value);
         let (heads, groups) = (net.value_heads, net.key_heads);
-        let causal = format!("batch = {}\ncausal = true", of.chunks);
-        let (by_head, grouped) = (format!("heads = {heads}"), format!("heads = {heads}\nkv_heads = {groups}"));
-        self.operator(
-            "pair_keys",
-            "gemm",
-            &["k", "k"],
-            "kk",
-            &format!("heads = {groups}\ntranspose_b = true\n{causal}"),
-        );
-        self.sized("kk_heads", (of.rows, heads * of.chunk), "");
+        let causal = with().batch(of.chunks).causal(true);
+        let (by_head, grouped) = (with().heads(heads), with().heads(heads).kv_heads(groups));
+        self.operator("pair_keys", "gemm", &["k", "k"], "kk", &with().heads(groups).transpose_b().and(&causal));
+        self.sized("kk_heads", (of.rows, heads * of.chunk), &Kept::default());
         self.spread_heads("kk", "kk_heads", heads / groups);
-        self.operator("decay_pairs", "decay_mask", &["kk_heads", a], "m", &format!("{by_head}\nbatch = {}", of.chunks));
-        self.operator("invert", "gemm", &["m", "m"], "t", &format!("{by_head}\n{causal}"));
+        self.operator("decay_pairs", "decay_mask", &["kk_heads", a], "m", &with().and(&by_head).batch(of.chunks));
+        self.operator("invert", "gemm", &["m", "m"], "t", &with().and(&by_head).and(&causal));
         self.operator("learned", "head_scale", &["v", "beta"], "v_beta", &by_head);
-        self.operator("new_values", "gemm", &["t", "v_beta"], "u", &format!("{by_head}\n{causal}"));
-        self.operator("new_keys", "gemm", &["t", "k"], "w", &format!("{grouped}\n{causal}"));
+        self.operator("new_values", "gemm", &["t", "v_beta"], "u", &with().and(&by_head).and(&causal));
+        self.operator("new_keys", "gemm", &["t", "k"], "w", &with().and(&grouped).and(&causal));
         self.states(&of, a, ("u", "w"));
-        let by_chunk = format!("{by_head}\ntranspose_b = true\nbatch = {}", of.chunks);
+        let by_chunk = with().and(&by_head).transpose_b().batch(of.chunks);
         self.operator("correct", "gemm", &["w", "s_in"], "u_known", &by_chunk);
-        self.operator("add_correction", "add", &["u", "u_known"], "u_new", "");
+        self.operator("add_correction", "add", &["u", "u_known"], "u_new", &with());
         self.operator("read_state", "gemm", &["w", "s_in"], "o_before", &by_chunk);
-        self.operator(
-            "pair_queries",
-            "gemm",
-            &["q", "k"],
-            "qk",
-            &format!("heads = {groups}\ntranspose_b = true\n{causal}"),
-        );
-        self.sized("qk_heads", (of.rows, heads * of.chunk), "");
+        self.operator("pair_queries", "gemm", &["q", "k"], "qk", &with().heads(groups).transpose_b().and(&causal));
+        self.sized("qk_heads", (of.rows, heads * of.chunk), &Kept::default());
         self.spread_heads("qk", "qk_heads", heads / groups);
-        self.operator(
-            "decay_queries",
-            "decay_mask",
-            &["qk_heads", a],
-            "qm",
-            &format!("{by_head}\nbatch = {}", of.chunks),
-        );
-        self.operator("mix_in_chunk", "gemm", &["qm", "u_new"], "o_chunk", &format!("{by_head}\n{causal}"));
-        self.operator("add_chunk", "add", &["o_chunk", "o_before"], "o_state", "");
+        self.operator("decay_queries", "decay_mask", &["qk_heads", a], "qm", &with().and(&by_head).batch(of.chunks));
+        self.operator("mix_in_chunk", "gemm", &["qm", "u_new"], "o_chunk", &with().and(&by_head).and(&causal));
+        self.operator("add_chunk", "add", &["o_chunk", "o_before"], "o_state", &with());
     }
 
     /// Scores of heads of keys for each of the heads of values that share them: the same ones side by side.
@@ -181,67 +157,49 @@ impl Writer<'_> {
         while copies < times {
             copies *= 2;
             let made = if copies == times { to.to_owned() } else { format!("{to}_{copies}") };
-            self.operator(&format!("spread_{made}"), "concat", &[&from, &from], &made, "");
+            self.operator(&format!("spread_{made}"), "concat", &[&from, &from], &made, &with());
             from = made;
         }
         if from != to {
-            self.operator(&format!("spread_{to}"), "slice", &[&from], to, "");
+            self.operator(&format!("spread_{to}"), "slice", &[&from], to, &with());
         }
     }
 
     /// The state that enters each chunk, from the keys and values that each adds.
     fn states(&mut self, of: &InChunks, a: &str, (values, keys): (&str, &str)) {
         let InChunks { batch, chunks, chunk, heads, key, value, .. } = *of;
-        let (fp32, by_chunk) = ("\ndtype = \"fp32\"", format!("batch = {chunks}"));
-        let dtype = format!("\ndtype = {:?}", self.options.dtype);
+        let (fp32, by_chunk) = (&Kept::of_type("fp32"), with().batch(chunks));
+        let dtype = Kept::of_type(&self.options.dtype);
         self.sized("s", (chunks * value, heads * key), fp32);
-        let turned = format!("heads = {heads}\ntranspose_a = true\n{by_chunk}");
+        let turned = with().heads(heads).transpose_a().and(&by_chunk);
         self.operator("state_of_chunk", "gemm", &[values, keys], "s", &turned);
-        self.sized("a_flat", (chunks, chunk * heads), "");
-        self.operator("flatten_decay", "reshape", &[a], "a_flat", "");
-        self.sized("a_chunk", (chunks, heads), "");
-        self.operator("decay_of_chunk", "slice", &["a_flat"], "a_chunk", "");
+        self.sized("a_flat", (chunks, chunk * heads), &Kept::default());
+        self.operator("flatten_decay", "reshape", &[a], "a_flat", &with());
+        self.sized("a_chunk", (chunks, heads), &Kept::default());
+        self.operator("decay_of_chunk", "slice", &["a_flat"], "a_chunk", &with());
         let by_heads = (chunks * heads, value * key);
         self.sized("s_grouped", by_heads, fp32);
-        self.operator("group_states", "head_transpose", &["s"], "s_grouped", &format!("heads = {heads}\n{by_chunk}"));
+        self.operator("group_states", "head_transpose", &["s"], "s_grouped", &with().heads(heads).and(&by_chunk));
         self.sized("s_flat", (chunks, heads * value * key), fp32);
-        self.operator("flatten_states", "reshape", &["s_grouped"], "s_flat", "");
+        self.operator("flatten_states", "reshape", &["s_grouped"], "s_flat", &with());
         self.sized("s_before", (chunks, heads * value * key), &dtype);
-        self.operator(
-            "scan",
-            "scan_before",
-            &["s_flat", "a_chunk"],
-            "s_before",
-            &format!("heads = {heads}\nbatch = {batch}"),
-        );
+        self.operator("scan", "scan_before", &["s_flat", "a_chunk"], "s_before", &with().heads(heads).batch(batch));
         self.sized("s_apart", by_heads, &dtype);
-        self.operator("unflatten_states", "reshape", &["s_before"], "s_apart", "");
+        self.operator("unflatten_states", "reshape", &["s_before"], "s_apart", &with());
         self.sized("s_in", (chunks * value, heads * key), &dtype);
-        self.operator(
-            "ungroup_states",
-            "head_transpose",
-            &["s_apart"],
-            "s_in",
-            &format!("heads = {value}\n{by_chunk}"),
-        );
+        self.operator("ungroup_states", "head_transpose", &["s_apart"], "s_in", &with().heads(value).and(&by_chunk));
         if self.options.phase == Phase::Prefill {
             let state = (batch, heads * value * key);
             self.sized("before_last", state, &dtype);
-            self.operator("last_before", "slice", &["s_before"], "before_last", "");
+            self.operator("last_before", "slice", &["s_before"], "before_last", &with());
             self.sized("s_last", state, fp32);
-            self.operator("last_added", "slice", &["s_flat"], "s_last", "");
+            self.operator("last_added", "slice", &["s_flat"], "s_last", &with());
             self.sized("state", state, &dtype);
-            self.sized("a_last", (batch, heads), "");
-            self.operator("last_decay", "slice", &["a_chunk"], "a_last", "");
+            self.sized("a_last", (batch, heads), &Kept::default());
+            self.operator("last_decay", "slice", &["a_chunk"], "a_last", &with());
             self.sized("kept_last", state, fp32);
-            self.operator(
-                "decay_last",
-                "head_scale",
-                &["before_last", "a_last"],
-                "kept_last",
-                &format!("heads = {heads}"),
-            );
-            self.operator("add_last", "add", &["kept_last", "s_last"], "state", "");
+            self.operator("decay_last", "head_scale", &["before_last", "a_last"], "kept_last", &with().heads(heads));
+            self.operator("add_last", "add", &["kept_last", "s_last"], "state", &with());
         }
     }
 
@@ -253,35 +211,35 @@ impl Writer<'_> {
         for (name, made) in [("query", "q"), ("key", "k"), ("value", "v")] {
             let plain = format!("{made}_plain");
             self.numbered(name, (h, hidden), wide, &plain, false);
-            self.operator(&format!("silu_{made}"), "silu", &[&plain], made, "");
+            self.operator(&format!("silu_{made}"), "silu", &[&plain], made, &with());
         }
-        let by_head = format!("heads = {heads}");
+        let by_head = with().heads(heads);
         // Factors of heads are constants, which come with the tokens.
-        self.tensor("a", &number(self.tokens()), &number(heads), "input", "");
+        self.tensor("a", &number(self.tokens()), &number(heads), "input", &Kept::default());
         if self.options.phase == Phase::Decode {
             let (rows, columns) = (number(self.tokens()), number(wide * head));
-            let grouped = format!("heads = {heads}\nkv_heads = {heads}");
-            self.tensor("state_cache", &rows, &columns, "input", "");
-            self.tensor("state", &rows, &columns, "output", "");
+            let grouped = with().heads(heads).kv_heads(heads);
+            self.tensor("state_cache", &rows, &columns, "input", &Kept::default());
+            self.tensor("state", &rows, &columns, "output", &Kept::default());
             self.operator("decay_state", "head_scale", &["state_cache", "a"], "state_kept", &by_head);
             self.operator("put_in", "outer", &["v", "k"], "u", &grouped);
-            self.operator("step_state", "add", &["state_kept", "u"], "state", "");
+            self.operator("step_state", "add", &["state_kept", "u"], "state", &with());
             self.operator("take_out", "contract", &["state", "q"], "o_state", &grouped);
         } else {
             let of = self.chunks(heads, head, head);
-            let causal = format!("batch = {}\ncausal = true", of.chunks);
-            self.operator("pair", "gemm", &["q", "k"], "qk", &format!("{by_head}\ntranspose_b = true\n{causal}"));
-            self.operator("decay_pairs", "decay_mask", &["qk", "a"], "m", &format!("{by_head}\nbatch = {}", of.chunks));
-            self.operator("mix_in_chunk", "gemm", &["m", "v"], "o_chunk", &format!("{by_head}\n{causal}"));
+            let causal = with().batch(of.chunks).causal(true);
+            self.operator("pair", "gemm", &["q", "k"], "qk", &with().and(&by_head).transpose_b().and(&causal));
+            self.operator("decay_pairs", "decay_mask", &["qk", "a"], "m", &with().and(&by_head).batch(of.chunks));
+            self.operator("mix_in_chunk", "gemm", &["m", "v"], "o_chunk", &with().and(&by_head).and(&causal));
             self.states(&of, "a", ("v", "k"));
-            let by_chunk = format!("{by_head}\ntranspose_b = true\nbatch = {}", of.chunks);
+            let by_chunk = with().and(&by_head).transpose_b().batch(of.chunks);
             self.operator("read_state", "gemm", &["q", "s_in"], "o_before", &by_chunk);
-            self.operator("add_chunk", "add", &["o_chunk", "o_before"], "o_state", "");
+            self.operator("add_chunk", "add", &["o_chunk", "o_before"], "o_state", &with());
         }
         self.norm_of("o_state", "o_normed", &number(wide));
         self.numbered("gate_out", (h, hidden), wide, "z", false);
-        self.operator("open_gate", "sigmoid", &["z"], "z_open", "");
-        self.operator("gated_state", "mul", &["o_normed", "z_open"], "o_gated", "");
+        self.operator("open_gate", "sigmoid", &["z"], "z_open", &with());
+        self.operator("gated_state", "mul", &["o_normed", "z_open"], "o_gated", &with());
         self.numbered("project", ("o_gated", wide), hidden, "attended", false);
         self.dropped("attended")
     }
