@@ -31,28 +31,16 @@ pub(super) struct Params {
 /// Partition of the graph into sections.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PartitionParams {
-    /// Equivalence classes of sections times PCUs up to which every section is measured, not only those that estimates
-    /// prefer.
-    pub all_measured_pcus: u64,
     /// Share of its estimate that measuring a section may leave, at best: estimates of crowded links are up to 10 % too long.
     pub optimistic_estimate: f64,
     /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
     pub refined_score: f64,
-    /// Part of the time of the best partition so far from which on a section that was planned at low effort is planned at
-    /// full effort when it is evaluated.
-    pub worth_refining: f64,
-    /// The same from which on evaluation at low effort is followed by full effort: what that gains of a smaller section is nothing
-    /// beside the others.
-    pub worth_full_evaluation: f64,
     /// Operators of a run that is a candidate from the start, at most: longer ones are joined from neighbours of the best partition.
     pub most_listed: usize,
     /// Operators of a run, at most, counting row reductions that get sections of their own behind it.
     pub most_with_row_reductions: usize,
     /// Operators of a repeated block that is tried as one section, at most.
     pub most_in_a_block: usize,
-    /// Share of the time of the best partition so far that another must be able to gain to be measured, where sections are
-    /// compared with what prefetching saves.
-    pub worth_another_partition: f64,
     /// Partitions whose sections in a row are measured, at most.
     pub most_linked: usize,
 }
@@ -79,14 +67,8 @@ pub(super) struct EvaluationParams {
     pub worth_patience: f64,
     /// Times over that a section that may gain more is given it, at most.
     pub most_patience: f64,
-    /// Share of the floor of a section that its best may lie above it for full effort not to be taken to gain anything where
-    /// partitions are compared.
-    pub near_floor: f64,
     /// Share of the time by which a mapping must be faster to count as a gain.
     pub worth_a_step: f64,
-    /// Share of its estimated lower bound that a choice with a sparse weight may be measured below, as bounds of masks
-    /// are sampled.
-    pub sampled_bound: f64,
     /// PCUs up to which a chip has few.
     pub few_pcus: u64,
     /// Limits at low effort.
@@ -160,8 +142,6 @@ pub(super) struct NestsParams {
     pub nests_per_masked_cut: usize,
     /// Score over the best score of a section up to which choices are kept for evaluation.
     pub near_best: f64,
-    /// Choices of a class (loop order, residency, streams of activations, split of K) that are kept for evaluation, at most.
-    pub most_choices_of_a_class: usize,
     /// Banks for every PCU from which on an allocation that does not fit is not retried on fewer PCUs.
     pub ample_banks_per_pcu: u64,
 }
@@ -169,6 +149,8 @@ pub(super) struct NestsParams {
 /// Mappings of a stage that are tried.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MappingParams {
+    /// Work of the busiest slice of K of a sparse weight over an even share, as assumed before it is worked out.
+    pub uneven_k_slices: f64,
     /// Multicast widths that are tried for sparse weights, beside all columns and those of a block.
     pub multicast_widths: [u64; 3],
     /// The same for gathering.
@@ -177,19 +159,15 @@ pub(super) struct MappingParams {
     pub most_union_blocks: u64,
     /// Slices of K that are tried, where a slice is no shorter than its partial sums take.
     pub k_splits: [u64; 7],
-    /// Work of the busiest slice of K of a sparse weight over an even share, as assumed before it is worked out.
-    pub uneven_k_slices: f64,
-    /// Rows of a section up to which row tiles need not be multiples of what a PCU takes at once.
-    pub few_rows: u64,
     /// Share by which a split of K must be faster than as many PCUs side by side.
     pub worth_splitting_k: f64,
     /// Share of the slowest stage's time that filling the pipeline takes at least, for PCUs to be given to it.
     pub worth_filling: f64,
     /// Shares of the PCUs that are kept from balancing the stages, and given to those that delay the first row tile.
     pub kept_for_filling: [f64; 3],
-    /// Parts of the slowest stage's cycles that are tried for stages whose work grows along a sequence: they are the slowest at
-    /// its end alone.
-    pub growing_parts: [f64; 3],
+    /// Part of the slowest stage's cycles that is tried for stages whose work grows along a sequence: they are the slowest at its
+    /// end alone.
+    pub growing_part: f64,
     /// Column tiles that load imbalance is estimated from.
     pub sampled_column_tiles: usize,
     /// Times over that the address generators of a stream cover the rate of its tier at first: generators that share a
@@ -299,15 +277,11 @@ pub(super) struct RetargetParams {
 /// The values in use.
 pub(super) const PARAMS: Params = Params {
     partition: PartitionParams {
-        all_measured_pcus: 256,
         optimistic_estimate: 0.85,
         refined_score: 0.95,
-        worth_refining: 0.005,
-        worth_full_evaluation: 0.02,
         most_listed: 12,
         most_with_row_reductions: 18,
         most_in_a_block: 24,
-        worth_another_partition: 0.002,
         most_linked: 24,
     },
     evaluation: EvaluationParams {
@@ -319,10 +293,8 @@ pub(super) const PARAMS: Params = Params {
         as_fast: 0.0002,
         worth_patience: 0.0125,
         most_patience: 2.0,
-        near_floor: 0.02,
         worth_a_step: 0.002,
         optimistic_factor: 0.96,
-        sampled_bound: 0.9,
         few_pcus: 128,
         quick: SectionLimits { gap: 0.05, work: 24_000_000, patience: 8_000_000 },
         normal: SectionLimits { gap: 0.002, work: 64_000_000, patience: 16_000_000 },
@@ -347,7 +319,6 @@ pub(super) const PARAMS: Params = Params {
         thorough: WalkLimits { priced: 768, priced_until_one_fits: 768, finished: 768 },
         nests_per_masked_cut: 5,
         near_best: 1.5,
-        most_choices_of_a_class: 32,
         ample_banks_per_pcu: 8,
     },
     mapping: MappingParams {
@@ -356,11 +327,10 @@ pub(super) const PARAMS: Params = Params {
         most_union_blocks: 16,
         k_splits: [2, 3, 4, 6, 8, 12, 16],
         uneven_k_slices: 1.05,
-        few_rows: 64,
         worth_splitting_k: 0.03,
         worth_filling: 0.01,
         kept_for_filling: [0.0, 0.01, 0.03],
-        growing_parts: [0.85, 0.7, 0.55],
+        growing_part: 0.7,
         sampled_column_tiles: 4,
         generator_cover: 2,
         deepest_operand: 4,

@@ -140,12 +140,13 @@ pub(crate) fn allocate_and_fill(
     let least = best.iter().map(|candidate| candidate.cycles).fold(floor_cycles, u64::max);
     // Stages whose work grows along a sequence are faster than the others at its beginning, and should be so longer.
     let mut growing = 1.0;
-    for part in PARAMS.mapping.growing_parts.into_iter().filter(|_| pipeline.is_uneven()) {
-        let in_parts = |stage| if pipeline.grows(stage) { part } else { 1.0 };
-        let Some(picked) = allocate_in_parts(stages, pcus, least, in_parts) else { continue };
-        if slowest(&picked) < slowest(&best) {
-            (best, growing) = (picked, part);
-        }
+    let part = PARAMS.mapping.growing_part;
+    let of_growing = |stage| if pipeline.grows(stage) { part } else { 1.0 };
+    if pipeline.is_uneven()
+        && let Some(picked) = allocate_in_parts(stages, pcus, least, of_growing)
+        && slowest(&picked) < slowest(&best)
+    {
+        (best, growing) = (picked, part);
     }
     let in_parts = |stage| if pipeline.grows(stage) { growing } else { 1.0 };
     let (balanced, mut fill) = (slowest(&best), pipeline.fill_cycles(|s| best[s].worked_cycles(), |_| 0.0));

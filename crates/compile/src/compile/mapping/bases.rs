@@ -259,8 +259,7 @@ impl<'a> StageBases<'a> {
         }
         grains.sort_unstable();
         grains.dedup();
-        // Of few rows, every number is worth a try.
-        if grains.len() > 1 && self.graph.rows > PARAMS.mapping.few_rows {
+        if grains.len() > 1 {
             grains.retain(|&g| g > 1);
         }
         grains
@@ -516,7 +515,7 @@ impl<'a> StageBases<'a> {
 /// A split of the gradient of a sparse weight with `pk` slices of K, of `depth` K rows each: all have the same output tiles,
 /// and with private activations a `pk`-th of each copy.
 fn sampled_slice(whole: &Base, shape: &SystolicShape, (pk, reduction): (u64, Reduction), depth: u64) -> Base {
-    let slice = |cycles: u64| cycles.div_ceil(pk);
+    let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * PARAMS.mapping.uneven_k_slices) as u64;
     Base {
         pk,
         reduction,

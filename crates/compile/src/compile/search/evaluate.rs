@@ -56,11 +56,9 @@ pub(crate) fn evaluate_choices(
     }
     let is_isomorphic = isomorphic.is_some_and(|isomorphic| trial.is_as_fast_as(isomorphic));
     if !is_isomorphic {
-        trial.search(level);
+        trial.search();
     }
-    trial.limits = of_effort;
-    let is_last = is_isomorphic || trial.is_near_floor() || context.effort == Effort::Low;
-    Evaluated { level: if is_last { EvaluationLevel::Full } else { level }, ..trial.evaluated }
+    Evaluated { level: EvaluationLevel::Full, ..trial.evaluated }
 }
 
 /// Cycles that no mapping of a section beats, launch included.
@@ -85,7 +83,7 @@ struct Trial<'t, 'g> {
 
 impl Trial<'_, '_> {
     /// Measures choices, the least expected first, each step with those next to the best.
-    fn search(&mut self, level: EvaluationLevel) {
+    fn search(&mut self) {
         // Alone: if it takes what was expected of it, low effort needs no other.
         let (mut most, mut has_ended) = (1, false);
         while !self.is_done() {
@@ -98,13 +96,6 @@ impl Trial<'_, '_> {
             let before = self.evaluated.best.as_ref().map(Routed::score);
             self.measure(&batch);
             let Some(best) = self.evaluated.best.as_ref() else { continue };
-            if level == EvaluationLevel::Low && !best.crowded && best.is_as_expected() {
-                self.trace(|| {
-                    "ends: it takes what was expected, which is enough of a small part of the time".to_owned()
-                });
-                has_ended = true;
-                break;
-            }
             let gains = |before: u64| (best.score() as f64) < before as f64 * (1.0 - PARAMS.evaluation.worth_a_step);
             if before.is_none_or(gains) {
                 self.evaluated.work_at_gain = self.evaluated.work;
@@ -116,9 +107,7 @@ impl Trial<'_, '_> {
             self.trace_end();
         }
         self.finish_cut_short();
-        if level == EvaluationLevel::Full || self.context.effort == Effort::Low {
-            self.final_effort(PARAMS.evaluation.most_final);
-        }
+        self.final_effort(PARAMS.evaluation.most_final);
     }
 
     /// The next to be measured: the least expected that may win, each of another array of PCUs. None if they are expected to take
@@ -352,7 +341,7 @@ impl Trial<'_, '_> {
     fn may_win(&self, choice: &Choice) -> bool {
         let Some(best) = &self.evaluated.best else { return true };
         let price = choice.estimate.score - choice.estimate.cycles;
-        let least = self.least_cycles(choice) as u64;
+        let least = choice.estimate.least_cycles as u64;
         least.saturating_add(price) < best.score()
     }
 
@@ -491,12 +480,6 @@ impl Trial<'_, '_> {
             (_, true) => format!("ends: the work is spent ({} steps of the engine)", whole(work)),
             _ => "ends: nothing was gained for as long as is worth it".to_owned(),
         });
-    }
-
-    /// Cycles that a choice takes at least, as far as its masks are known.
-    fn least_cycles(&self, choice: &Choice) -> f64 {
-        let sampled = self.graph.stages.ids().any(|s| self.graph.mask(s).or(self.graph.sampled(s)).is_some());
-        choice.estimate.least_cycles as f64 * if sampled { PARAMS.evaluation.sampled_bound } else { 1.0 }
     }
 
     /// Runs a section, if the work that is left is enough: a part of it shows how much all of the run takes. The first may take that of

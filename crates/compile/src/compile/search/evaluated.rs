@@ -60,11 +60,6 @@ impl Routed {
         let Estimate { score, cycles, .. } = self.plan.estimate;
         self.cycles.saturating_add(score - cycles)
     }
-
-    /// Whether it takes about what was expected of it.
-    pub(super) fn is_as_expected(&self) -> bool {
-        self.cycles as f64 <= self.expected as f64 * PARAMS.evaluation.as_estimated
-    }
 }
 
 /// How far a section's choices have been evaluated.
@@ -72,8 +67,6 @@ impl Routed {
 pub(crate) enum EvaluationLevel {
     /// The least expected are run on an ideal network: enough to compare partitions by.
     Ideal,
-    /// The least expected are measured: enough of a section that takes a small part of the time.
-    Low,
     /// As far as the effort goes.
     Full,
 }
@@ -83,7 +76,6 @@ impl EvaluationLevel {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ideal => "on an ideal network",
-            Self::Low => "measured in part",
             Self::Full => "measured in full",
         }
     }
@@ -180,7 +172,7 @@ impl Evaluated {
 
     fn optimistic(&self, of_best: Option<u64>, of_expected: Option<u64>) -> Option<u64> {
         // Near the floor little is left to gain.
-        let is_settled = self.level == EvaluationLevel::Full || self.is_within(PARAMS.evaluation.near_floor);
+        let is_settled = self.level == EvaluationLevel::Full || self.is_within(PARAMS.evaluation.normal.gap);
         match (of_best, of_expected) {
             (Some(found), _) if is_settled => Some(found),
             (Some(found), _) => Some(optimistic(found).max(self.floor.min(found))),

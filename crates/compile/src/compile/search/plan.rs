@@ -3,15 +3,13 @@
 //! Loop nests are walked over ([`super::walk`]); each that is met is given its best allocations of PCUs to stages and costed in
 //! closed form, and the cheapest of each class that fit are kept.
 
-use std::collections::BTreeMap;
-
 use crate::compile::mapping::residency::Residency;
 use crate::compile::params::{PARAMS, WalkLimits};
 use rdusim_base::units::Dtype;
 use rdusim_cost::cost::chain;
 
 use super::context::Effort;
-use super::space::{Choice, Class, SectionSearch};
+use super::space::{Choice, SectionSearch};
 use super::walk::walk;
 
 /// Why no plan was found.
@@ -56,12 +54,6 @@ fn plan_within(context: &SectionSearch<'_>, limits: WalkLimits) -> Result<Vec<Ch
     if let Some(first) = choices.first() {
         let most = (first.estimate.score as f64 * PARAMS.nests.near_best) as u64;
         choices.retain(|choice| choice.estimate.score <= most);
-        let mut of_class: BTreeMap<Class, usize> = BTreeMap::new();
-        choices.retain(|choice| {
-            let count = of_class.entry(choice.class()).or_default();
-            *count += 1;
-            *count <= PARAMS.nests.most_choices_of_a_class
-        });
         return Ok(choices);
     }
     if least_banks == u64::MAX {

@@ -58,8 +58,8 @@ impl<'a> Planned<'a> {
         Self { graph, choices: choices.into(), is_refined, evaluated: None, measured_saving: None }
     }
 
-    /// Plans it at full effort if it has not been, and is worth it among sections that take `cycles` together. What is to be done
-    /// to evaluate it as far as `level`: a section that takes a small part of them is not worth full effort.
+    /// Plans it at full effort if it has not been. What is to be done to evaluate it as far as `level`, among sections that take
+    /// `cycles` together.
     pub(super) fn prepare(&mut self, context: &SearchContext<'_>, level: EvaluationLevel, cycles: u64) -> Request {
         let part = self.score() as f64 / cycles as f64;
         let is_near_floor = self.evaluated.as_ref().is_some_and(|evaluated| evaluated.is_near_floor(context.effort));
@@ -67,19 +67,15 @@ impl<'a> Planned<'a> {
             self.is_refined = true;
             let chip = context.chip.in_section(self.graph.largest_off_chip_bytes());
             let search = SectionSearch { chip: &chip, graph: &self.graph, tiers: context.tiers, cache: context.bases };
-            if part >= PARAMS.partition.worth_refining
-                && let Ok(choices) = plan(&search, context.effort)
-            {
+            if let Ok(choices) = plan(&search, context.effort) {
                 self.choices = choices.into();
                 if let Some(evaluated) = &mut self.evaluated {
                     evaluated.add(&self.choices);
                 }
             }
         }
-        let is_worth = part >= PARAMS.partition.worth_full_evaluation;
-        let wanted = if is_worth { level } else { level.min(EvaluationLevel::Low) };
-        let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.level < wanted);
-        Request { level, part, evaluate: is_due.then_some(wanted) }
+        let is_due = self.evaluated.as_ref().is_none_or(|evaluated| evaluated.level < level);
+        Request { level, part, evaluate: is_due.then_some(level) }
     }
 
     /// Goes on at more effort.

@@ -188,10 +188,9 @@ impl Partitioner<'_> {
     pub(super) fn settled(&self, best: &[usize]) -> Option<Vec<usize>> {
         let sequences = self.sequences.as_ref()?;
         let (found, &cost) = sequences.evaluated.iter().min_by_key(|&(_, &cost)| cost)?;
-        let least = cost as f64 * (1.0 - PARAMS.partition.worth_another_partition);
         let is_settled = sequences.evaluated.len() >= PARAMS.partition.most_linked
             || sequences.evaluated.contains_key(best)
-            || self.cost(best) as f64 >= least;
+            || self.cost(best) >= cost;
         is_settled.then(|| found.clone())
     }
 
