@@ -98,6 +98,9 @@ impl Ran {
         if let AnyChip::Gpu(gpu) = &self.chip {
             notes.extend(rounded_operands(gpu, workload));
         }
+        let products = workload.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm);
+        let operands = products.flat_map(|operator| &operator.inputs).map(|&input| workload.tensors[input].dtype);
+        notes.extend(arch::emulated_products(self.chip.device(), &operands.collect::<Vec<_>>()));
         for outcome in &mut self.outcomes {
             for note in &notes {
                 if !outcome.notes.contains(note) {

@@ -12,6 +12,7 @@ mod preset;
 mod proof;
 mod recorded;
 mod serving;
+mod takes;
 mod validate;
 mod verify;
 
@@ -25,6 +26,7 @@ pub use preset::{ModelRequest, model_text};
 pub use proof::{ProofFile, ProofInputs, check, prove, proved, summary};
 pub use recorded::document;
 pub use serving::{DraftRequest, ServingRequest, requests, serving};
+pub use takes::{PhaseOn, TAKES, Takes, chip_for, phases_of_model, phases_of_system};
 pub(crate) use validate::check_names;
 pub use validate::{ANALYTIC, known_sets, validate, validated_chips};
 pub use verify::{Verified, VerifyRequest, verify};

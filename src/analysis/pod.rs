@@ -96,11 +96,7 @@ pub(super) struct TrainedModel {
 
 pub(super) fn job(args: &PodRequest<'_>, parallel: Parallel) -> Result<TrainedModel, Diagnostic> {
     let Checkpoint { name: model, mut architecture, sequence: trained_with, positions, mut notes, .. } =
-        model(args.model, true, true)?;
-    if architecture.extras.mamba.is_some() {
-        let title = format!("{model} has Mamba-2 layers and cannot be trained: scans have no gradient here");
-        return Err(Diagnostic::new(title).with_help("`--phase prefill`, `decode` and `requests` serve it"));
-    }
+        trained(args.model)?;
     let expert_load = expert_load(args.expert_load, &architecture)?;
     let counts = [("--batch", args.batch), ("--micro-batch", args.micro_batch), ("--seq", args.sequence.unwrap_or(1))];
     if let Some((flag, count)) = counts.into_iter().find(|(_, count)| !(1..=1 << 24).contains(count)) {
@@ -196,6 +192,33 @@ pub(super) fn expert_load(given: Option<&str>, architecture: &Architecture) -> R
         }
         _ => Ok(load),
     }
+}
+
+/// A model that is trained on many chips.
+///
+/// # Errors
+/// A model without a training step.
+pub(super) fn trained(name: &str) -> Result<Checkpoint, Diagnostic> {
+    let found = model(name, true, true)?;
+    if found.architecture.extras.mamba.is_some() {
+        let title = format!("{} has Mamba-2 layers and cannot be trained: scans have no gradient here", found.name);
+        return Err(Diagnostic::new(title).with_help("`--phase prefill`, `decode` and `requests` serve it"));
+    }
+    Ok(found)
+}
+
+/// A model that is served on many chips.
+///
+/// # Errors
+/// A model without tokens to generate.
+pub(super) fn served(name: &str, keeps_experts: bool) -> Result<Checkpoint, Diagnostic> {
+    let found = model(name, keeps_experts, false)?;
+    if found.architecture.extras.patches.is_some() {
+        let title = format!("{} is a model of images: it has no tokens to generate", found.name);
+        return Err(Diagnostic::new(title).with_help("`--phase training` trains it"));
+    }
+    pod::check_served_layers(&found.name, &found.architecture)?;
+    Ok(found)
 }
 
 /// A preset, or the model of a config.json. Experts are refused, or in a config.json taken as one block, unless they are kept.

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arch;
 use crate::arch::{AnyChip, Chip, Quality};
 use crate::compile::{Compiled, Effort};
 use crate::diagnostics::Diagnostic;
@@ -18,6 +17,7 @@ use crate::workload::Workload;
 
 use super::execute::{Execution, Source, Stage, execute, graph_on};
 use super::failure::Failure;
+use super::takes::chip_for;
 
 /// A certificate with the inputs that it is for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,14 +73,11 @@ pub struct ProofInputs<'a> {
 
 impl ProofInputs<'_> {
     fn read(&self) -> Result<(Chip, Workload), Diagnostic> {
-        let chip = match arch::take(self.arch, self.sets)? {
-            AnyChip::Rdu(chip) => chip.under(self.quality)?,
-            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
-                let title =
-                    format!("a proof needs an RDU: {} has no grid to map operators onto", other.device().name());
-                return Err(Diagnostic::new(title).with_help("`run`, `compare` and `check` take other chips"));
-            }
+        let any = chip_for("prove", self.arch, self.sets)?;
+        let AnyChip::Rdu(chip) = any else {
+            return Err(Diagnostic::new(format!("{} has no grid to map operators onto", any.device().name())));
         };
+        let chip = chip.under(self.quality)?;
         let options = match self.workload {
             Given::File(path) => self.model.options_for(path)?,
             Given::Text { .. } => import::Options::default(),

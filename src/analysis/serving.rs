@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::pod::{density, expert_load, model};
-use crate::arch::AnyChip;
+use super::pod::{density, expert_load, served};
+use crate::arch::{self, AnyChip};
 use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
 use crate::import::Checkpoint;
@@ -14,6 +14,7 @@ use crate::pod::{
     self, ExpertRanks, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind,
     Streamed, System, serve, serving_memory, serving_remedies,
 };
+use crate::units::Dtype;
 
 /// What is served on which system.
 #[derive(Debug, Clone)]
@@ -76,14 +77,11 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     let system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;
     let stack = stack(&system, request.stack, noted)?.clone();
+    pod::check_served(&system.chip)?;
     let keeps_experts = matches!(system.chip, AnyChip::Gpu(_));
-    let named = |name: &str| model(name, keeps_experts, false);
+    let named = |name: &str| served(name, keeps_experts);
     let checkpoint = named(request.model)?;
-    let (name, architecture, trained_with) = (&checkpoint.name, checkpoint.architecture, checkpoint.sequence);
-    if architecture.extras.patches.is_some() {
-        let title = format!("{name} is a model of images: it has no tokens to generate");
-        return Err(Diagnostic::new(title).with_help("`--phase training` trains it"));
-    }
+    let (architecture, trained_with) = (checkpoint.architecture, checkpoint.sequence);
     let sequence = request.sequence.unwrap_or(trained_with);
     let expert_load = expert_load(request.expert_load, &architecture)?;
     let stage_layers = request.stage_layers.map(whole_layers).transpose()?;
@@ -121,6 +119,9 @@ fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<O
     };
     let mut service = Service { parallel, ..service(checkpoint, density(request.sparsity)?, stage_layers) };
     in_formats(request, &system, &mut service)?;
+    let narrow =
+        service.activations.as_ref().and_then(|of| Dtype::ALL.into_iter().find(|dtype| dtype.name() == of.dtype));
+    service.notes.extend(narrow.and_then(|narrow| arch::emulated_products(system.chip.device(), &[narrow])));
     service.check()?;
     if let Some(speculation) = &speculation {
         speculation.check(&service)?;

@@ -2,16 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use serde::Serialize;
 
+use crate::analysis::{PhaseOn, phases_of_model, phases_of_system};
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, BUILTINS, Builtin, FileKind};
 use crate::model::{EXPERT_PRESETS, MAMBA_PRESETS, PRESETS};
-use crate::{arch, import, report, workload};
+use crate::{arch, import, pod, report, workload};
 
 use super::failure::Failure;
 use super::output;
+use super::takes;
 use super::values::Format;
 
 pub(super) const LIST_EXAMPLES: &str = "\
@@ -82,34 +85,69 @@ struct Entry {
     kind: &'static str,
     name: &'static str,
     about: String,
+    /// The kind of a chip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chip: Option<&'static str>,
+    /// Phases of `pod` that a system or a model has, and on which chips.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phases: Option<Vec<PhaseOn>>,
+}
+
+impl Entry {
+    /// The line of the table behind the name.
+    fn line(&self) -> String {
+        let chip = self.chip.map_or_else(String::new, |chip| format!("{chip:8}  "));
+        let phases = self.phases.as_ref().map_or_else(String::new, |phases| match &phases[..] {
+            [] => "; no phase of `pod`".to_owned(),
+            // A system has chips of one kind.
+            phases => format!("; pod: {}", takes::in_words(phases, self.kind == "model")),
+        });
+        format!("{chip}{}{phases}", self.about)
+    }
 }
 
 /// Prints every built-in name with one line about it.
-pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
-    let mut entries = BUILTINS.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
-    entries.extend(PRESETS.iter().chain(&EXPERT_PRESETS).chain(&MAMBA_PRESETS).map(|preset| Entry {
+///
+/// `cli` has every command with its arguments.
+pub(super) fn list(args: &ListArgs, cli: Command) -> Result<(), Failure> {
+    let files = BUILTINS.iter().filter(|file| file.kind == FileKind::System);
+    let systems = files.map(|file| pod::open(Path::new(file.name), &[])).collect::<Result<Vec<_>, Diagnostic>>()?;
+    let of_systems: Vec<Vec<PhaseOn>> = systems.iter().map(phases_of_system).collect();
+    let chips: Vec<&AnyChip> = systems.iter().map(|system| &system.chip).collect();
+    let model = |name: &'static str, about: String| Entry {
         kind: "model",
-        name: preset.name,
-        about: format!(
+        name,
+        about,
+        chip: None,
+        phases: Some(phases_of_model(name, &chips)),
+    };
+    let mut phases = of_systems.iter();
+    let mut entries = Vec::new();
+    for file in BUILTINS {
+        entries.push(entry(file, &mut phases)?);
+    }
+    entries.extend(PRESETS.iter().chain(&EXPERT_PRESETS).chain(&MAMBA_PRESETS).map(|preset| {
+        let about = format!(
             "{} parameters, sequences of {} tokens ({})",
             report::count_of_parameters(preset.parameters),
             preset.sequence,
             preset.source
-        ),
+        );
+        model(preset.name, about)
     }));
-    entries.extend(import::published_models().iter().map(|model| Entry {
-        kind: "model",
-        name: &model.name,
-        about: format!(
+    entries.extend(import::published_models().iter().map(|published| {
+        let about = format!(
             "{} parameters, sequences of up to {} tokens ({}); {}",
-            report::count_of_parameters(model.parameters()),
-            model.positions(),
-            model.names.join(", "),
-            model.source
-        ),
+            report::count_of_parameters(published.parameters()),
+            published.positions(),
+            published.names.join(", "),
+            published.source
+        );
+        model(&published.name, about)
     }));
+    let commands = takes::commands(cli, &of_systems);
     if args.format == Format::Json {
-        let json = serde_json::json!({ "schema": 1, "entries": entries });
+        let json = serde_json::json!({ "schema": 1, "commands": commands, "entries": entries });
         return output::print_as(args.format, &format!("{json:#}\n"));
     }
     let headings = [
@@ -122,20 +160,27 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
     let block = |(kind, heading): (&str, &str)| {
         let lines = entries.iter().filter(|entry| entry.kind == kind);
-        let lines: Vec<String> = lines.map(|entry| format!("  {:width$}  {}\n", entry.name, entry.about)).collect();
+        let lines: Vec<String> = lines.map(|entry| format!("  {:width$}  {}\n", entry.name, entry.line())).collect();
         format!("{heading}\n{}", lines.concat())
     };
-    output::print_text(&headings.map(block).join("\n"))
+    output::print_text(&format!("{}\n{}", headings.map(block).join("\n"), takes::table(&commands)))
 }
 
-fn entry(file: &'static Builtin) -> Result<Entry, Diagnostic> {
-    let (kind, about) = match file.kind {
-        FileKind::Chip => ("chip", report::describe_chip(arch::parse_any(file.name, file.text, &[])?.device())),
-        FileKind::Workload => ("workload", report::describe_workload(&workload::parse(file.name, file.text, &[], 0)?)),
-        FileKind::System => ("system", first_comment(file.text)),
-        _ => ("study", first_comment(file.text)),
-    };
-    Ok(Entry { kind, name: file.name, about })
+/// The entry of a file; `phases` are those of the systems, in the order of the files.
+fn entry<'p>(file: &'static Builtin, phases: &mut impl Iterator<Item = &'p Vec<PhaseOn>>) -> Result<Entry, Diagnostic> {
+    let plain = |kind, about| Entry { kind, name: file.name, about, chip: None, phases: None };
+    Ok(match file.kind {
+        FileKind::Chip => {
+            let chip = arch::parse_any(file.name, file.text, &[])?;
+            let device = chip.device();
+            Entry { chip: Some(device.kind()), ..plain("chip", report::describe_chip(device)) }
+        }
+        FileKind::Workload => {
+            plain("workload", report::describe_workload(&workload::parse(file.name, file.text, &[], 0)?))
+        }
+        FileKind::System => Entry { phases: phases.next().cloned(), ..plain("system", first_comment(file.text)) },
+        _ => plain("study", first_comment(file.text)),
+    })
 }
 
 /// The first line of a file, which says what it holds.

@@ -1,9 +1,9 @@
 //! `rdusim map`: how a workload is laid out on a chip.
 
-use crate::analysis::{execute, graph_on};
+use crate::analysis::{chip_for, execute, graph_on};
 use crate::arch::{self, AnyChip, Bsp};
 use crate::diagnostics::Diagnostic;
-use crate::input::Override;
+use crate::input::{Given, Override};
 use crate::map::{StepPlace, summarize, tell_times, tile_map};
 use crate::report;
 
@@ -17,9 +17,9 @@ use super::{configured, output, progress};
 /// Compiles, and shows the configuration.
 pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = match arch::open(&args.arch, &sets)? {
+    let chip = match chip_for("map", &Given::File(args.arch.clone()), &sets)? {
         AnyChip::Bsp(bsp) => return of_tiles(args, &bsp, &sets),
-        // Other kinds are refused by name.
+        // The kinds that are left are refused above.
         AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
             arch::load(&args.arch, &sets)?.under(args.mapping.into())?
         }

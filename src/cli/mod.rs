@@ -29,6 +29,7 @@ mod serving;
 mod sparsity;
 mod study_args;
 mod sweep;
+mod takes;
 mod validate;
 mod values;
 mod verify;
@@ -95,7 +96,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Verify(args) => verify::verify(&args),
         Command::Report(args) => report::report(&args),
         Command::Check(args) => check::check(&args),
-        Command::List(args) => list::list(&args),
+        Command::List(args) => list::list(&args, Cli::command()),
         Command::New(args) => list::new(&args),
         Command::Pod(args) => serving::pod(&args),
         Command::Prove(args) => prove::prove(&args),

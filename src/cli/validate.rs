@@ -7,7 +7,7 @@ use clap::Args;
 use crate::analysis::{self, PointsRequest};
 use crate::arch::{self, Chip};
 use crate::diagnostics::Diagnostic;
-use crate::input::{self, Override};
+use crate::input::{self, Given, Override};
 use crate::pod;
 use crate::report;
 use crate::validate::{
@@ -137,6 +137,9 @@ fn on_points(args: &ValidateArgs, sets: &[Override], points: &Points) -> Result<
 /// Fits the vendor limits to some sets and shows them on all.
 pub(super) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(path) = &args.arch {
+        analysis::chip_for("calibrate", &Given::File(path.clone()), &sets)?;
+    }
     let chips = analysis::validated_chips(args.arch.as_deref(), &sets)?;
     let sets = analysis::known_sets(&chips)?;
     let names: Vec<&str> = sets.iter().map(|set| set.name).collect();

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::analysis::{self, VerifyRequest};
 use crate::arch::{self, AnyChip};
-use crate::input::Override;
+use crate::input::{Given, Override};
 use crate::mode::Mode;
 use crate::report;
 use crate::verify::Scaling;
@@ -20,7 +20,7 @@ use super::{configured, output, progress};
 /// Compiles, runs on numbers, compares.
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    if let AnyChip::Bsp(bsp) = arch::open(&args.arch, &sets)? {
+    if let AnyChip::Bsp(bsp) = analysis::chip_for("verify", &Given::File(args.arch.clone()), &sets)? {
         let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
         return verify_tiles(args, &bsp, &workload);
     }

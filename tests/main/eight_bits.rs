@@ -193,6 +193,27 @@ fn rows_are_quantised_with_scales_of_their_own() {
     refused(&narrow, "expected a float of 16 or 32 bits");
 }
 
+/// An SN50 has twice as many lanes for fp8 as for bf16; an SN40L takes fp8 at the rate of bf16, and says so.
+#[test]
+fn an_rdu_multiplies_fp8_if_its_generation_does_and_says_if_not() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let shape = (4096, 2048, 8192);
+    let run = |chip: &str, dtype: &str| {
+        write(directory.path(), "block.toml", &block(dtype, shape, ""));
+        json(directory.path(), &["run", "--mode", "fused", "--arch", chip, "--workload", "block.toml"])
+    };
+    let notes = |run: &Value| run["runs"][0]["notes"].to_string();
+    let (sn50, sn40l, wide) = (run("sn50", "fp8_e4m3"), run("sn40l", "fp8_e4m3"), run("sn50", "bf16"));
+    assert!(!notes(&sn50).contains("rate of a wider type") && !notes(&wide).contains("rate of a wider type"));
+    assert!(notes(&sn40l).contains("fp8_e4m3 as bf16"), "{}", notes(&sn40l));
+    // What a launch of 24 us leaves is bound by the products, which take half as long.
+    let launch = 24e-6 * 2e9;
+    let ratio = (cycles(&wide) - launch) / (cycles(&sn50) - launch);
+    assert!((1.4..=2.1).contains(&ratio), "{ratio}");
+    // int8 has no rate of its own on either.
+    assert!(notes(&run("sn50", "int8")).contains("int8 as bf16"));
+}
+
 #[test]
 fn what_units_lack_and_nothing_emulates_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -143,7 +143,10 @@ fn explain_and_sweeps_take_a_gpu() {
 fn what_needs_a_grid_refuses_a_gpu() {
     for command in ["map", "verify"] {
         let message = refused(&[command, "--arch", A100, "--workload", TINY]);
-        assert!(message.contains("needs an RDU") && message.contains("arch/a100.toml:"), "{message}");
+        assert!(
+            message.contains("needs a chip of kind rdu or bsp") && message.contains("arch/a100.toml:"),
+            "{message}"
+        );
         assert!(message.contains("kind = \"gpu\""), "{message}");
     }
     for flags in [

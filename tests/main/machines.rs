@@ -1,5 +1,6 @@
 //! Chips of systolic arrays and wafers, through the binary: training steps of sparse layers that are repeated.
 
+use rdusim::input::{BUILTINS, FileKind};
 use serde_json::Value;
 
 use crate::first_steps::rdusim;
@@ -109,6 +110,52 @@ fn wafers_take_their_share_of_a_batch_and_wait_a_little_longer_for_weights() {
         let parts: f64 = step["time_s"].as_object().expect("parts").values().filter_map(Value::as_f64).sum();
         assert!((parts / seconds(step, "step") - 1.0).abs() < 1e-6, "{parts}");
         assert!(seconds(step, "step") >= step["bound_s"].as_f64().expect("a bound"));
+    }
+}
+
+#[test]
+fn every_shipped_chip_runs_a_small_block() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for file in BUILTINS.iter().filter(|file| file.kind == FileKind::Chip) {
+        let words = format!("run --mode fused --arch {} --workload tiny-mlp --format json", file.name);
+        let (code, stdout, stderr) = rdusim(directory.path(), &words.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, Some(0), "{}: {stderr}", file.name);
+        let json: Value = serde_json::from_str(&stdout).expect("JSON");
+        holds_its_laws(&json["runs"][0]);
+    }
+}
+
+#[test]
+fn newer_systems_train_or_serve_as_their_kinds_do() {
+    let trained = [
+        ("tpu-v5e-256", "xla", "tp=4,dp=64", 64),
+        ("tpu-v5p-64", "xla", "tp=4,dp=16", 16),
+        ("tpu-v6e-256", "xla", "dp=256", 256),
+        ("tpu-v7-64", "xla", "tp=4,dp=16", 16),
+        ("gaudi3-8", "xla", "tp=4,dp=4", 16),
+        ("cs3-cluster", "weight-streaming", "dp=4", 32),
+        ("gb200-nvl72", "flash", "tp=4,dp=18", 72),
+        ("dgx-b300", "flash", "tp=4,dp=2", 8),
+        ("mi300x-8", "flash", "tp=4,dp=2", 8),
+        ("sn50-16", "rdu", "tp=4", 8),
+    ];
+    for (system, stack, parallel, batch) in trained {
+        let words = format!("{system} --model gpt2 --seq 256 --stack {stack} --batch {batch} --parallel {parallel}");
+        let step = step(&words);
+        let parts: f64 = step["time_s"].as_object().expect("parts").values().filter_map(Value::as_f64).sum();
+        assert!((parts / seconds(&step, "step") - 1.0).abs() < 1e-6, "{system}: {parts}");
+        assert!(seconds(&step, "step") >= step["bound_s"].as_f64().expect("a bound"), "{system}");
+    }
+    for system in ["gb200-nvl72", "dgx-b300", "mi300x-8", "sn50-16"] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let words =
+            format!("pod {system} --model llama3-8b --phase decode --batch 4 --seq 1024 --parallel tp=4 --format json");
+        let (code, stdout, stderr) = rdusim(directory.path(), &words.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, Some(0), "{system}: {stderr}");
+        let served: Value = serde_json::from_str(&stdout).expect("JSON");
+        // A token reads a quarter of the weights on each chip, at no more than the pins of the fastest of these memories.
+        let least = 7.5e9 * 2.0 / 4.0 / 8e12;
+        assert!(served["token_s"].as_f64().expect("seconds") > least, "{system}: {}", served["token_s"]);
     }
 }
 

@@ -92,6 +92,7 @@ mod steps;
 mod stopped;
 mod study;
 mod sums;
+mod takes;
 mod tiers;
 mod tile_pods;
 mod timeout;

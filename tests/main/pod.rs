@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use rdusim::input::Override;
+use rdusim::input::{BUILTINS, FileKind, Override};
 use rdusim::model::Architecture;
 use rdusim::pod::{
     Algorithm, Call, CollectiveKind, Detail, Job, Network, Parallel, Stack, StackKind, System, least_bytes, of_job,
@@ -29,7 +29,8 @@ fn rdusim(arguments: &[&str]) -> Output {
 
 #[test]
 fn shipped_systems_are_read() {
-    for name in ["dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "sn10-8", "sn30-8", "sn40l-16"] {
+    let systems = BUILTINS.iter().filter(|file| file.kind == FileKind::System);
+    for name in systems.map(|file| file.name) {
         let system = system(name);
         assert!(system.most_chips() >= 16 && !system.stacks.is_empty(), "{name}");
     }

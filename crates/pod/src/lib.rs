@@ -21,6 +21,7 @@ mod kernels;
 mod memory;
 mod network;
 mod offload;
+mod on_chips;
 mod on_gpu;
 mod on_kernels;
 mod on_rdu;
@@ -55,6 +56,7 @@ pub use experts::ExpertUse;
 pub use goodput::{Failures, Goodput};
 pub use memory::{Memory, of_host, of_job};
 pub use network::{Demand, Flow, Link, Network, Traffic};
+pub use on_chips::{check_served_layers, check_trained};
 pub use parallel::{Job, Parallel, Recompute, Schedule};
 pub use remedies::remedies;
 pub use schedule::{PassKind, Work, in_chunks, most_held, order};
@@ -63,8 +65,8 @@ pub use serving::{
     Answer, Arrivals, Chunk, Cost, Divided, DraftUse, Drafted, ExpertRanks, Grid, Limits, Load, LoopRequests,
     MOST_DRAFTED, Mixed, PREFILL_TOKENS, Parameters, Policy, Range, Replayed, Request, RequestSize, Round, Sample,
     Served, ServedBlocks, ServedPhase, Server, Service, ServingMemory, ServingTime, Speculation, Spread, StepParts,
-    Streamed, TierUse, Transfer, WorkerPool, divided, drawn, memory as serving_memory, read_trace, replay, serve,
-    serving_remedies, stream,
+    Streamed, TierUse, Transfer, WorkerPool, check_served, divided, drawn, memory as serving_memory, read_trace,
+    replay, serve, serving_remedies, stream,
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use stragglers::{Slowest, Stragglers};

@@ -7,6 +7,7 @@
 
 use super::choices::Offload;
 use super::graph::{self, Piece};
+use super::on_chips::check_trained;
 use super::parallel::{Job, Recompute, Schedule};
 use super::pass::{PieceTime, Pieces};
 use super::system::{Stack, System};
@@ -68,6 +69,9 @@ pub(super) fn on_wafer(system: &System, chip: &Wafer, stack: &Stack, job: &Job) 
 /// # Errors
 /// The keys to leave out.
 pub(super) fn check_chip(system: &System, job: &Job) -> Result<(), Diagnostic> {
+    if matches!(system.chip, AnyChip::Systolic(_) | AnyChip::Wafer(_)) {
+        check_trained(&system.chip, &job.model, &job.architecture)?;
+    }
     match &system.chip {
         AnyChip::Systolic(chip) => check(job, &chip.name),
         AnyChip::Wafer(chip) => check_wafers(&chip.name, job),
@@ -79,10 +83,10 @@ pub(super) fn check_chip(system: &System, job: &Job) -> Result<(), Diagnostic> {
 fn check_wafers(chip: &str, job: &Job) -> Result<(), Diagnostic> {
     check(job, chip)?;
     let p = &job.parallel;
-    if job.predicted.is_some() || job.architecture.extras.patches.is_some() {
+    if job.predicted.is_some() {
         let title =
             format!("{chip} has the whole model as one graph: logits of some tokens alone are not modelled there");
-        return Err(Diagnostic::new(title).with_help("leave `--predicted-tokens` out, and name a model of text"));
+        return Err(Diagnostic::new(title).with_help("leave `--predicted-tokens` out"));
     }
     if p.tp > 1 || p.pp > 1 || p.zero > 0 || p.schedule.parts() > 1 || p.offload != Offload::default() {
         let title = format!("{chip} trains data parallel: a wafer has all layers, and no part of the weights");
@@ -114,10 +118,8 @@ fn check(job: &Job, chip: &str) -> Result<(), Diagnostic> {
         (p.schedule.splits_weights(), "zb-h1 and zb-v", "use 1f1b or interleaved:PARTS"),
         (matches!(p.schedule, Schedule::PipeDream | Schedule::PipeDream2Bw), "pipedream", "use 1f1b"),
         (p.seq_chunks > 1, "parts of sequences", "leave seq_chunks out of `--parallel`"),
-        (job.experts().is_some(), "experts", "`rdusim pod dgx-a100` trains them"),
         (job.has_uneven_blocks(), "stages with halves of layers", "give whole layers to `--stage-layers`"),
         (p.tiled.is_chosen(), "tp2, io_tiles, memory_share and score_dropout", "leave them out of `--parallel`"),
-        (job.architecture.post_norm, "norms behind the layers", "use a pre-norm GPT or Llama model"),
         (p.recompute == Recompute::Selective, "recompute=selective", "use none or full"),
     ];
     match refused.into_iter().find(|(is_so, ..)| *is_so) {

@@ -2,6 +2,7 @@
 
 use super::choices::{Gradients, Optimizer};
 use super::memory::waiting_of_one;
+use super::on_chips::check_trained;
 use super::on_gpu::on_gpu;
 use super::on_kernels::{on_systolic, on_wafer};
 use super::on_rdu::on_rdu;
@@ -27,6 +28,7 @@ pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorCom
 /// # Errors
 /// What the chip's simulation refuses.
 pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+    check_trained(&system.chip, &job.model, &job.architecture)?;
     match &system.chip {
         AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) if job.parallel.cp > 1 => {
             let title = format!("cp = {}: sequences are shared between GPUs only", job.parallel.cp);
@@ -41,10 +43,6 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
             let title =
                 "offload of activations and weights is not modelled on chips of tiles, which stream them themselves";
             Err(Diagnostic::new(title).with_help("use offload=optimizer, or none"))
-        }
-        AnyChip::Bsp(_) if job.experts().is_some() => {
-            let title = format!("{} has experts, which are not modelled on chips of tiles", job.model);
-            Err(Diagnostic::new(title).with_help("use a system of GPUs or RDUs, or a model without experts"))
         }
         AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)
             if job.parallel.optimizer != Optimizer::Adam
@@ -67,11 +65,6 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
         AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) if job.parallel.tiled.is_phased() => {
             let title = "schedule=phased:LAYERS is modelled on GPUs and chips of tiles only";
             Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"))
-        }
-        AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.architecture.post_norm => {
-            let title =
-                format!("{}: layers with their norms behind them are modelled on chips of tiles only", job.model);
-            Err(Diagnostic::new(title).with_help("use a pre-norm GPT or Llama model, or a system such as ipu-pod16"))
         }
         AnyChip::Gpu(gpu) => {
             job.check_swapped()?;

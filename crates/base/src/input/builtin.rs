@@ -33,8 +33,13 @@ macro_rules! builtins {
 
 /// Every file that comes with the program, by kind and in the order that `rdusim list` shows.
 pub const BUILTINS: &[Builtin] = builtins! {
-    Chip in "arch": "sn10" "sn30" "sn30-half" "sn40l" "plasticine" "a100" "h100" "h200" "b200" "gc2" "gc200" "bow" "tpu-v4" "systolic-128" "cs2";
-    System in "arch/systems": "sn10-8" "sn30-8" "sn40l-16" "dgx-a100" "dgx-h100" "dgx-h200" "dgx-b200" "ipu-pod16" "ipu-pod64" "ipu-pod128" "ipu-pod256" "tpu-v4-64" "cs2-cluster";
+    Chip in "arch":
+        "sn10" "sn30" "sn30-half" "sn40l" "sn50" "plasticine" "a100" "h100" "h200" "b200" "gb200" "b300" "mi300x" "gc2" "gc200" "bow" "tpu-v4"
+        "tpu-v5e" "tpu-v5p" "tpu-v6e" "tpu-v7" "gaudi3" "systolic-128" "cs2" "cs3";
+    System in "arch/systems":
+        "sn10-8" "sn30-8" "sn40l-16" "sn50-16" "dgx-a100" "dgx-h100" "dgx-h200" "dgx-b200" "gb200-nvl72" "dgx-b300" "mi300x-8" "ipu-pod16"
+        "ipu-pod64" "ipu-pod128" "ipu-pod256" "tpu-v4-64" "tpu-v5e-256" "tpu-v5p-64" "tpu-v6e-256" "tpu-v7-64" "gaudi3-8" "cs2-cluster"
+        "cs3-cluster";
     Workload in "workloads":
         "gpt13b-mlp" "gpt13b-mlp-sparse" "gpt13b-mlp-relu" "gpt13b-mlp-predicted" "gpt13b-mlp-low-rank"
         "gpt13b-mlp-distilled" "gpt2-small-mlp" "gpt2-xl-training" "llama2-7b-decode" "gemm-square" "relu" "sparse-gemm"

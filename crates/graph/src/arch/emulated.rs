@@ -6,10 +6,24 @@
 use std::collections::BTreeMap;
 
 use super::chip::Emulated;
+use super::device::Device;
 use super::spec::Named;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::input::Source;
 use rdusim_base::units::Dtype;
+
+/// A sentence on products of types that the chip's units lack, if any of `operands` is such a type: as what they are multiplied.
+pub fn emulated_products(chip: &dyn Device, operands: &[Dtype]) -> Option<String> {
+    let emulated = chip.emulated().iter().filter(|(dtype, _)| operands.contains(dtype));
+    let list: Vec<String> = emulated.map(|(dtype, wide)| format!("{dtype} as {wide}")).collect();
+    let name = chip.name();
+    (!list.is_empty()).then(|| {
+        format!(
+            "products take the rate of a wider type, as the units of {name} have none for theirs: {}",
+            list.join(", ")
+        )
+    })
+}
 
 /// Checks the table, and gives every emulated type the rate and the energy of the type it is multiplied as. `field` names the
 /// counts of the types that the units have.

@@ -29,6 +29,17 @@ struct Head {
     kind: Option<Spanned<String>>,
 }
 
+/// Words of the kinds, in files.
+pub const KINDS: [&str; 5] = ["rdu", "gpu", "bsp", "systolic", "wafer"];
+
+/// An error about the kind that a file says, at its place.
+pub(super) fn error(source: &Source, title: String, expected: String) -> Diagnostic {
+    match source.read::<Head>() {
+        Ok(Head { kind: Some(kind) }) => source.error(kind.span(), title, expected),
+        Ok(Head { kind: None }) | Err(_) => Diagnostic::new(title),
+    }
+}
+
 /// Tables that not every kind has, with the kinds that have them.
 const TABLES: [(&str, &[&str]); 26] = [
     ("sm", &["gpu"]),
@@ -70,7 +81,7 @@ pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
                 .error(word.span(), title, "expected \"rdu\", \"gpu\", \"bsp\", \"systolic\" or \"wafer\"")
                 .with_help(help));
         }
-        Some(word) => match source.keyword("kind", word, &["rdu", "gpu", "bsp", "systolic", "wafer"])? {
+        Some(word) => match source.keyword("kind", word, &KINDS)? {
             0 => Kind::Rdu,
             1 => Kind::Gpu(word.span()),
             2 => Kind::Bsp(word.span()),

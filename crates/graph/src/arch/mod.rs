@@ -37,10 +37,12 @@ pub use chip::{
     Pmu, Tier, TierEnergy, TierEnergyItems, TierId, UnitKind,
 };
 pub use device::{AnyChip, Device, UnitNames};
+pub use emulated::emulated_products;
 pub use gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, ExpertFormat, Fusion, GemmLibrary, Gpu, GpuEnergy,
     KernelLaunch, L2, LatentKernels, Quantise, ServingStack, Sharding, Sm,
 };
+pub use kind::KINDS;
 pub use marks::{Assumption, Assumptions, Number, Sources, UncertainField, assumptions, sources};
 pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};
 pub use penalties::{BankCycles, Penalties};
@@ -72,6 +74,14 @@ pub fn open(path: &Path, sets: &[Override]) -> Result<AnyChip, Diagnostic> {
 /// The same of a file or a text.
 pub fn take(given: &Given, sets: &[Override]) -> Result<AnyChip, Diagnostic> {
     any(&Source::take(given, Root::Arch, sets)?)
+}
+
+/// An error about the kind of chip that a file describes, at the place where it says so; `expected` is behind the place.
+pub fn kind_error(given: &Given, sets: &[Override], title: String, expected: String) -> Diagnostic {
+    match Source::take(given, Root::Arch, sets) {
+        Ok(source) => kind::error(&source, title, expected),
+        Err(_) => Diagnostic::new(title),
+    }
 }
 
 /// Reads a chip of any kind from a text; `name` stands for the file in errors.

@@ -36,6 +36,8 @@ fn shipped_chips_meet_their_published_figures() {
         ("sn10", Dtype::Bf16, 307.2, 320.0),
         ("sn30", Dtype::Bf16, 614.4, 640.0),
         ("sn40l", Dtype::Bf16, 638.98, 520.0),
+        ("sn50", Dtype::Bf16, 1600.0, 432.0),
+        ("sn50", Dtype::Fp8E4m3, 3200.0, 432.0),
         ("plasticine", Dtype::Fp32, 12.288, 16.0),
     ] {
         let chip = shipped(name);
@@ -52,6 +54,7 @@ fn shipped_chips_have_their_published_units_and_memory() {
         ("sn10", 640, 32, 64, &[("ddr", 100)][..]),
         ("sn30", 1280, 64, 128, &[("ddr", 240)]),
         ("sn40l", 1040, 80, 160, &[("hbm", 1800), ("ddr", 200)]),
+        ("sn50", 2080, 104, 208, &[("hbm", 1800), ("ddr", 200)]),
         ("plasticine", 64, 18, 34, &[("ddr", 51)]),
     ] {
         let chip = shipped(name);
@@ -60,6 +63,57 @@ fn shipped_chips_have_their_published_units_and_memory() {
         let found: Vec<(&str, u64)> =
             chip.memory.iter().map(|tier| (tier.name.as_str(), tier.bandwidth_bytes_per_s / 1_000_000_000)).collect();
         assert_eq!(found, tiers, "{name}");
+    }
+}
+
+/// What is quoted of a chip that has no grid.
+struct Quoted {
+    name: &'static str,
+    /// TFLOP/s of a data type.
+    peaks: &'static [(Dtype, f64)],
+    /// GB/s of the memory at its pins, of which the file may sustain a part.
+    pins_gb_per_s: f64,
+    /// Bytes of the memory.
+    capacity_bytes: f64,
+}
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+#[test]
+fn chips_of_other_kinds_meet_the_figures_that_are_quoted_of_them() {
+    use Dtype::{Bf16, Fp8E4m3, Fp8E5m2, Fp16, Int8};
+    let quoted = |name, peaks, pins_gb_per_s, capacity_bytes| Quoted { name, peaks, pins_gb_per_s, capacity_bytes };
+    for of in [
+        quoted("tpu-v4", &[(Bf16, 275.0), (Int8, 275.0)], 1200.0, 32.0 * GIB),
+        quoted("tpu-v5e", &[(Bf16, 197.0), (Int8, 393.0)], 819.0, 16.0 * GIB),
+        quoted("tpu-v5p", &[(Bf16, 459.0), (Fp8E4m3, 459.0), (Int8, 918.0)], 2765.0, 95.0 * GIB),
+        quoted("tpu-v6e", &[(Bf16, 918.0), (Fp8E5m2, 918.0), (Int8, 1836.0)], 1638.0, 32.0 * GIB),
+        quoted("tpu-v7", &[(Bf16, 2307.0), (Fp8E4m3, 4614.0)], 7380.0, 192.0 * GIB),
+        quoted("gaudi3", &[(Bf16, 1835.0), (Fp8E4m3, 1835.0)], 3670.0, 128.0 * GIB),
+        quoted("gb200", &[(Bf16, 2500.0), (Fp8E4m3, 5000.0)], 8000.0, 186e9),
+        quoted("b300", &[(Bf16, 2250.0), (Fp8E4m3, 4500.0)], 8000.0, 288e9),
+        quoted("mi300x", &[(Fp16, 1307.4), (Bf16, 1307.4), (Fp8E4m3, 2614.9)], 5300.0, 192.0 * GIB),
+        // 900,000 cores x 8 lanes x 2 FLOP x 1.1 GHz, an eighth of the 125 PFLOP/s that count what sparsity leaves out.
+        quoted("cs3", &[(Fp16, 15_840.0), (Bf16, 125_000.0 / 8.0)], 150.0, 12e12),
+    ] {
+        let chip = open(Path::new(of.name), &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
+        let device = chip.device();
+        for (dtype, tflops) in of.peaks {
+            near(device.peak_flops(*dtype).expect("has the data type") / 1e12, *tflops, 0.015);
+        }
+        let tier = device.tiers().iter().next().expect("a memory");
+        let share = tier.bandwidth_bytes_per_s as f64 / 1e9 / of.pins_gb_per_s;
+        assert!((0.75..=1.0).contains(&share), "{}: {share} of the pins", of.name);
+        near(tier.capacity_bytes as f64, of.capacity_bytes, 0.001);
+    }
+    let (AnyChip::Gpu(b300), AnyChip::Gpu(gb200)) =
+        (open(Path::new("b300"), &[]).expect("is a chip"), open(Path::new("gb200"), &[]).expect("is a chip"))
+    else {
+        panic!("GPUs");
+    };
+    for (gpu, tflops) in [(b300, 13_125.0), (gb200, 10_000.0)] {
+        let macs = gpu.sm.count * gpu.sm.fp4_macs.expect("multiplies four bits");
+        near(2.0 * macs as f64 * gpu.clock_hz as f64 / 1e12, tflops, 0.01);
     }
 }
 

@@ -135,16 +135,26 @@ impl Chips {
     }
 
     fn simulated(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+        check_served(&self.chip)?;
         match &self.chip {
             AnyChip::Rdu(chip) => on_rdu(chip, stack, service, (pass, self.by_rows)),
             AnyChip::Gpu(gpu) => on_gpu(gpu, service, pass),
-            AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
-                let chip = &self.chip;
-                let (name, kind) = (chip.device().name(), chip.device().kind());
-                let title =
-                    format!("{name} is a chip of kind {kind:?}: serving on systems of such chips is not modelled");
-                Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
-            }
+            AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => Ok(ChipTime::default()),
+        }
+    }
+}
+
+/// Refuses chips whose systems do not serve.
+///
+/// # Errors
+/// A chip of another kind than RDUs and GPUs.
+pub fn check_served(chip: &AnyChip) -> Result<(), Diagnostic> {
+    match chip {
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) => Ok(()),
+        AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
+            let (name, kind) = (chip.device().name(), chip.device().kind());
+            let title = format!("{name} is a chip of kind {kind:?}: serving on systems of such chips is not modelled");
+            Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
         }
     }
 }

@@ -26,6 +26,7 @@ mod stream;
 mod time;
 mod work;
 
+pub use chip::check_served;
 pub use divided::{Divided, Transfer, WorkerPool, divided};
 pub use grid::{Grid, Range};
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::on_chips::check_served_layers;
 use super::super::parallel::{Parallel, Recompute, Schedule};
 use super::ranks::ExpertRanks;
 use rdusim_base::diagnostics::Diagnostic;
@@ -149,16 +150,7 @@ impl Service {
     pub fn check(&self) -> Result<(), Diagnostic> {
         let (a, p) = (&self.architecture, &self.parallel);
         let mamba = a.extras.mamba;
-        // Hybrids have no positions where their attention has no rotation.
-        if (a.position == Position::Alibi && mamba.is_none())
-            || a.post_norm
-            || a.parallel
-            || a.embedding_norm
-            || !a.causal
-            || !a.output
-        {
-            return Err(Diagnostic::new(format!("{}: only pre-norm GPT and Llama layers are modelled", self.model)));
-        }
+        check_served_layers(&self.model, a)?;
         let idle = [
             ("sp", p.sp),
             ("cp", p.cp > 1),
