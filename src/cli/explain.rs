@@ -65,6 +65,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
         let mut files = vec![file("explain.json", &json), file("explain.txt", &text)];
         files.extend(answer.pictures()?);
+        let files = output::with_page(Some(directory), files, &[&shared.arch, &shared.workload])?;
         report::write(directory, &files)?;
     }
     output::print_as(

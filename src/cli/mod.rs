@@ -13,6 +13,7 @@ mod failure;
 mod import;
 mod interrupt;
 mod list;
+mod made;
 mod map;
 mod model;
 mod output;

@@ -11,7 +11,7 @@ use crate::report::{self, File, Page};
 use crate::study::sweep::{self, PointLimit, Results, Shard, Study};
 
 use super::failure::Failure;
-use super::report::made_by_sweep;
+use super::made::made_by_sweep;
 use super::study_args::{MergeArgs, SweepArgs};
 use super::values::{Format, Mapping};
 use super::{interrupt, output, progress};

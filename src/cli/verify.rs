@@ -1,6 +1,7 @@
 //! `rdusim verify`: do the configurations compute what the graph says?
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use crate::analysis::{self, VerifyRequest};
 use crate::arch::{self, AnyChip};
@@ -49,7 +50,11 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     };
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
-        report::write(directory, &report::verify_files(&verified.verdict))?;
+        let inputs: [&Path; 2] = [&args.arch, &args.workload];
+        report::write(
+            directory,
+            &output::with_page(Some(directory), report::verify_files(&verified.verdict), &inputs)?,
+        )?;
     }
     output::print_as(args.format, &text)?;
     if verified.failed.is_empty() { Ok(()) } else { Err(Failure::Mismatch(verified.failed)) }

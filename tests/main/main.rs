@@ -48,6 +48,7 @@ mod overwritten;
 mod packed;
 mod packed_kinds;
 mod page;
+mod pages;
 mod penalties;
 mod pinned;
 mod pod;

@@ -60,8 +60,8 @@ pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::metrics::{METRICS, Metric, MetricValue};
 pub use self::page::{
-    BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SectionLayout, StageLayout,
-    UnitShares, View,
+    BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SavedResult, SectionLayout,
+    StageLayout, UnitShares, View, page_of,
 };
 pub use self::pod::PodReport;
 pub use self::pod_search::{SearchReport, decomposition};
