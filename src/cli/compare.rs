@@ -18,6 +18,7 @@ use super::args::{CompareArgs, RunArgs};
 use super::execute::Stopwatch;
 use super::failure::Failure;
 use super::made::made;
+use super::ranged::Asked;
 use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
@@ -37,6 +38,9 @@ fn execute_all(
     modes: &[Mode],
     against: Option<&Path>,
 ) -> Result<(), Failure> {
+    if (Asked { args, ranges, modes, against }).answered()? {
+        return Ok(());
+    }
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let mut chips = vec![arch::open(&args.arch, &sets)?];
     match &chips[0] {

@@ -24,6 +24,7 @@ mod pod_goodput;
 mod pod_search;
 mod progress;
 mod prove;
+mod ranged;
 mod report;
 mod run_args;
 mod serving;

@@ -10,7 +10,7 @@ use rdusim::arch::{self, AnyChip, Chip, Quality};
 use rdusim::compile::{Compiled, compile_measured, simulate_measured};
 use rdusim::diagnostics::Diagnostic;
 use rdusim::import::{self, Request};
-use rdusim::input::{Given, Override};
+use rdusim::input::{Given, Override, SetRange};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::pod::{self, Grid, Parallel};
@@ -373,6 +373,17 @@ fn mappings(bench: &Bench) -> Vec<Kind> {
             read: |bench, bytes| {
                 let set = told(Override::parse(text(bytes)?))?;
                 told(arch::parse("chip.toml", &bench.chip_text, &[set])).map(drop)
+            },
+        },
+        Kind {
+            name: "set-range",
+            form: Form::Bytes,
+            seeds: bytes(
+                ["arch.pmu.banks=4..64*2", "arch.x=1.5..8+0.5", "arch.x=64Ki, 'a,b', [1, 2]"].map(str::to_owned),
+            ),
+            read: |_, bytes| {
+                let text = text(bytes)?;
+                told(SetRange::parse(text))?.map_or_else(|| told(Override::parse(text)).map(drop), |_| Ok(()))
             },
         },
         Kind {

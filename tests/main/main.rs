@@ -83,6 +83,7 @@ mod serving_experts;
 mod serving_hybrids;
 mod serving_points;
 mod serving_rounds;
+mod set_ranges;
 mod small_pods;
 mod sources;
 mod sparsity;

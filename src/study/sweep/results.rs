@@ -104,6 +104,9 @@ struct Summary<'a> {
     /// Names of chips and workloads, by the cells that name their files.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     names: IndexMap<String, String>,
+    /// The points themselves, of a study without files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<Row<'a>>>,
 }
 
 impl<'a> Results<'a> {
@@ -297,6 +300,15 @@ impl<'a> Results<'a> {
 
     /// What stands out, as indented JSON with a line break at the end.
     pub fn to_json(&self) -> String {
+        self.json_with(None)
+    }
+
+    /// The same with every point, under `rows`.
+    pub fn to_json_with_rows(&self) -> String {
+        self.json_with(Some((0..self.rows.len()).map(|at| self.row(at)).collect()))
+    }
+
+    fn json_with<'b>(&'b self, rows: Option<Vec<Row<'b>>>) -> String {
         let study = self.study;
         let column = |at: usize| study.columns[at].as_str();
         let best = study.best.iter().flat_map(|wanted| {
@@ -327,6 +339,7 @@ impl<'a> Results<'a> {
             front_of: self.front_of(),
             plots: self.views(),
             names: study.names(),
+            rows,
         };
         let mut text = serde_json::to_string_pretty(&summary).expect("strings and numbers always serialise");
         text.push('\n');
