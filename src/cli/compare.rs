@@ -87,7 +87,7 @@ fn execute_all(
     let shown: Vec<Side<'_>> = sides.iter().map(Ran::side).collect();
     let json = document.to_json();
     let text = match args.format {
-        Format::Json => json.clone(),
+        Format::Json | Format::Csv => json.clone(),
         Format::Table if !args.full => report::screen_of(&workload, &shown, &document),
         Format::Table if ranges.uncertainty => {
             format!("{}\n{}", report::table_of(&workload, &shown), report::uncertainty_table(&document))

@@ -48,7 +48,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
             shared.format,
             match shared.format {
                 Format::Table => &text,
-                Format::Json => &json,
+                Format::Json | Format::Csv => &json,
             },
         );
     }
@@ -73,7 +73,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         match shared.format {
             Format::Table if shared.full => &text,
             Format::Table => &screen,
-            Format::Json => &json,
+            Format::Json | Format::Csv => &json,
         },
     )
 }

@@ -108,7 +108,7 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
             model.source
         ),
     }));
-    if args.format == Format::Json {
+    if args.format != Format::Table {
         let json = serde_json::json!({ "schema": 1, "entries": entries });
         return output::print_as(args.format, &format!("{json:#}\n"));
     }

@@ -15,11 +15,15 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), Failure> {
     result_of(write(BufWriter::new(io::stdout().lock()), bytes))
 }
 
-/// Prints a result in the form that was asked for.
+/// Prints a result in the form that was asked for; `text` is JSON for all but tables.
 pub(super) fn print_as(format: Format, text: &str) -> Result<(), Failure> {
     match format {
         Format::Table => print_text(text),
         Format::Json => print(text.as_bytes()),
+        Format::Csv => {
+            let table = report::result_csv(text);
+            print(table.map_err(|error| Failure::Output(io::Error::other(error)))?.as_bytes())
+        }
     }
 }
 

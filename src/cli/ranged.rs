@@ -74,6 +74,7 @@ impl Asked<'_> {
         match self.args.format {
             Format::Table => output::print_text(&self.told(&results)),
             Format::Json => output::print(results.to_json_with_rows().as_bytes()),
+            Format::Csv => output::print(results.to_csv().as_bytes()),
         }?;
         Ok(true)
     }

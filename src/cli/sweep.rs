@@ -96,6 +96,7 @@ fn finish(asked: &Asked<'_>, study: &Study, results: &Results<'_>) -> Result<(),
     match asked.format {
         Format::Table => output::print_text(&results.to_text()),
         Format::Json => output::print(results.to_json().as_bytes()),
+        Format::Csv => output::print(results.to_csv().as_bytes()),
     }
 }
 

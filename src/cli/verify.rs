@@ -46,7 +46,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let text = match args.format {
         Format::Table => report::verify_table(&verified.verdict),
-        Format::Json => verified.verdict.to_json(),
+        Format::Json | Format::Csv => verified.verdict.to_json(),
     };
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {

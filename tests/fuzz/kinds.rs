@@ -14,7 +14,7 @@ use rdusim::input::{Given, Override, SetRange};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::pod::{self, Grid, Parallel};
-use rdusim::report::{Document, Made, Page, SavedResult};
+use rdusim::report::{Document, Made, Page, SavedResult, result_csv};
 use rdusim::saved;
 use rdusim::sparsity::read::{FileKind, MatrixRequest, read_mask};
 use rdusim::study::diff;
@@ -468,6 +468,7 @@ fn results(bench: &Bench) -> Vec<Kind> {
             seeds: bytes(SHEETS.map(str::to_owned)),
             read: |_, bytes| {
                 let text = text(bytes)?;
+                let _ = result_csv(text);
                 let mut page = Page::new(Made::new(String::new(), Vec::new()));
                 page.add_saved(saved_result(text, None)).map_err(|error| error.to_string())?;
                 let _ = page.html();

@@ -1,4 +1,4 @@
-//! `--set` of a range: a study in one line; suffixes of numbers.
+//! `--set` of a range: a study in one line; suffixes of numbers; results as CSV.
 
 use std::path::Path;
 
@@ -41,6 +41,7 @@ fn a_range_is_a_study_with_a_table_a_plot_and_a_page() {
     }
     let table = std::fs::read_to_string(place.path().join("out/results.csv")).expect("the table");
     assert_eq!(table.lines().count(), 4, "{table}");
+    assert_eq!(printed(&[&["compare"], &TINY[..], &["--set", &range, "--format", "csv"]].concat()), table);
     let json = printed(&[&["compare"], &TINY[..], &["--set", &range, "--format", "json"]].concat());
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["rows"].as_array().map(Vec::len), Some(3));
@@ -49,6 +50,22 @@ fn a_range_is_a_study_with_a_table_a_plot_and_a_page() {
     let alone = printed(&[&["compare"], &TINY[..], &["--set", &set("80"), "--format", "json"]].concat());
     let alone: Value = serde_json::from_str(&alone).expect("JSON");
     assert_eq!(json["rows"][2]["kbk.time_s"], alone["runs"][0]["time_s"]);
+}
+
+#[test]
+fn two_ranges_are_a_product_and_lists_keep_their_order() {
+    let (list, steps) = (set("80,20"), "workload.dims.tokens=64..192+64");
+    let csv = printed(
+        &[
+            &["run", "--mode", "kbk"],
+            &TINY[..],
+            &["--set", &list, "--set", steps, "--effort", "quick", "--format", "csv"],
+        ]
+        .concat(),
+    );
+    let points: Vec<String> =
+        csv.lines().skip(1).map(|line| line.split(',').take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(points, ["80 64", "80 128", "80 192", "20 64", "20 128", "20 192"]);
 }
 
 #[test]
@@ -74,4 +91,49 @@ fn what_a_range_cannot_be_is_said() {
     assert!(with("chip.x=1..2*2", &[]).contains("starts with `arch.` or `workload.`"));
     let other = refused(&["check", "--arch", "plasticine", "--set", &range]);
     assert!(other.contains("where one value is expected") && other.contains("`rdusim compare`"), "{other}");
+}
+
+#[test]
+fn results_are_tables_too() {
+    let lines = |words: &str| -> Vec<String> {
+        let words: Vec<&str> = words.split_whitespace().chain(["--format", "csv"]).collect();
+        let text = printed(&words);
+        let mut reader = csv_cells(&text);
+        let width = reader.first().map_or(0, Vec::len);
+        assert!(reader.iter().all(|row| row.len() == width), "{text}");
+        reader.iter_mut().map(|row| row.join("|")).collect()
+    };
+    let compared = lines("compare --arch plasticine --workload tiny-mlp --against sn10");
+    assert_eq!(compared.len(), 7, "{compared:?}");
+    assert!(compared[0].starts_with("arch|workload|mode|fidelity|cycles|time_s"), "{}", compared[0]);
+    assert!(compared[1].starts_with("Plasticine|tiny-mlp|kbk|") && compared[6].starts_with("SN10|tiny-mlp|fused|"));
+    let explained = lines("explain --mode kbk --arch plasticine --workload tiny-mlp");
+    assert!(explained[0].starts_with("arch|workload|fidelity|mapping|modes.mode"), "{}", explained[0]);
+    assert!(explained.len() > 4);
+    let step = lines("pod dgx-a100 --model gpt-13b --phase training --parallel tp=8,pp=2 --batch 16 --seq 2048");
+    assert_eq!(step.len(), 2);
+    assert!(step[0].contains("|step_s|tokens_per_s|mfu|") && step[0].contains("memory_bytes.peak"), "{}", step[0]);
+    let found =
+        lines("pod dgx-a100 --model gpt-13b --phase training --chips 16 --batch 16 --search --parallel recompute=full");
+    assert!(found.len() > 3 && found[0].starts_with("system|system.chips|model|phase|parallel.tp"), "{}", found[0]);
+    for other in ["verify --arch plasticine --workload tiny-mlp", "map --arch plasticine --workload tiny-mlp", "list"] {
+        assert!(lines(other).len() > 1, "{other}");
+    }
+    assert_eq!(lines("sparsity 2:4 --shape 64x64").len(), 2);
+}
+
+/// Cells of a table without line breaks in its cells.
+fn csv_cells(text: &str) -> Vec<Vec<String>> {
+    let cells = |line: &str| {
+        let (mut list, mut is_quoted) = (vec![String::new()], false);
+        for c in line.chars() {
+            match c {
+                '"' => is_quoted = !is_quoted,
+                ',' if !is_quoted => list.push(String::new()),
+                c => list.last_mut().expect("a cell").push(c),
+            }
+        }
+        list
+    };
+    text.lines().map(cells).collect()
 }
