@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -57,30 +58,38 @@ class Search:
 
 
 def _scatter(points: list[tuple[float, float]], best: list[bool], x: str, y: str) -> str:
-    width, height, edge = 640, 420, 60
     lows = [min((p[axis] for p in points), default=0.0) for axis in (0, 1)]
     highs = [max((p[axis] for p in points), default=1.0) for axis in (0, 1)]
+    ticks = [[(low, 0.0), (high, 1.0)] if high > low else [(low, 0.5)] for low, high in zip(lows, highs, strict=True)]
+    # Every label stands inside the picture: margins are as wide as what is written in them, at most 8 pixels a character.
+    longest = [max(len(f"{value:.4g}") for value, _ in axis) for axis in ticks]
+    left, right, top, bottom = 20 + 8 * longest[1], 20 + 4 * longest[0], 70, 60
+    width = max(640, left + right + 8 * max(len(x), len(y)))
+    height = 440
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
-        at = [(p - low) / ((high - low) or 1.0) for p, low, high in zip(point, lows, highs, strict=True)]
-        return edge + at[0] * (width - 2 * edge), height - edge - at[1] * (height - 2 * edge)
+        at = [(p - low) / (high - low) if high > low else 0.5 for p, low, high in zip(point, lows, highs, strict=True)]
+        return left + at[0] * (width - left - right), height - bottom - at[1] * (height - top - bottom)
 
-    text = "font-family='sans-serif' font-size='12'"
+    def text(px: float, py: float, anchor: str, words: str) -> str:
+        style = "font-family='sans-serif' font-size='13'"
+        return f"<text x='{px:.1f}' y='{py:.1f}' text-anchor='{anchor}' {style}>{html.escape(words)}</text>"
+
     parts = [f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'>"]
     parts.append(f"<rect width='{width}' height='{height}' fill='white'/>")
-    parts.append(f"<path d='M{edge},{edge} V{height - edge} H{width - edge}' fill='none' stroke='black'/>")
+    parts.append(f"<path d='M{left},{top} V{height - bottom} H{width - right}' fill='none' stroke='black'/>")
     for point, is_best in sorted(zip(points, best, strict=True), key=lambda pair: pair[1]):
         px, py = place(point)
-        colour, radius = ("#c0392b", 5) if is_best else ("#999999", 3)
+        colour, radius = ("#0072b2", 5) if is_best else ("#999999", 3)
         parts.append(f"<circle cx='{px:.1f}' cy='{py:.1f}' r='{radius}' fill='{colour}'/>")
-    for at, (low, high) in enumerate(zip(lows, highs, strict=True)):
-        for value, share in ((low, 0.0), (high, 1.0)):
-            px = edge + share * (width - 2 * edge) if at == 0 else edge - 5
-            py = height - edge + 18 if at == 0 else height - edge - share * (height - 2 * edge)
-            anchor = "middle" if at == 0 else "end"
-            parts.append(f"<text x='{px:.0f}' y='{py:.0f}' text-anchor='{anchor}' {text}>{value:.4g}</text>")
-    parts.append(f"<text x='{width / 2}' y='{height - 12}' text-anchor='middle' {text}>{x}</text>")
-    parts.append(f"<text x='10' y='30' {text}>{y}</text>")
+    for value, share in ticks[0]:
+        parts.append(text(left + share * (width - left - right), height - bottom + 20, "middle", f"{value:.4g}"))
+    for value, share in ticks[1]:
+        parts.append(text(left - 8, height - bottom - share * (height - top - bottom) + 4, "end", f"{value:.4g}"))
+    parts.append(text((left + width - right) / 2, height - 14, "middle", x))
+    parts.append(text(10, 48, "start", y))
+    parts.append("<circle cx='14' cy='20' r='5' fill='#0072b2'/>" + text(26, 24, "start", "no other point beats it"))
+    parts.append("<circle cx='214' cy='20' r='3' fill='#999999'/>" + text(224, 24, "start", "other points"))
     return "".join([*parts, "</svg>"])
 
 

@@ -9,7 +9,7 @@ use rdusim::analysis::{self, Failure, Ran, Uncertainty};
 use rdusim::arch;
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::{Given, Override};
-use rdusim::report::{self, Chart, File, Made, PageInput, Side};
+use rdusim::report::{self, Chart, Document, File, Made, PageInput, Side};
 use rdusim::workload::Workload;
 
 use super::failure::raised;
@@ -27,6 +27,7 @@ struct Inner {
     workload: Workload,
     sides: Vec<Ran>,
     json: String,
+    document: Document,
     /// The table's part on ranges.
     ranges: Option<String>,
     made: Made,
@@ -69,7 +70,8 @@ fn ran(request: &Request) -> Answer<Inner> {
     };
     let inputs = files.iter().map(|(given, _)| input(given)).chain([input(&request.workload.given())]).collect();
     let ranges = request.uncertainty.then(|| report::uncertainty_table(&document));
-    Ok(Inner { made: Made::new(request.command.clone(), inputs), json: document.to_json(), ranges, workload, sides })
+    let (made, json) = (Made::new(request.command.clone(), inputs), document.to_json());
+    Ok(Inner { workload, sides, json, document, ranges, made })
 }
 
 impl Inner {
@@ -78,7 +80,7 @@ impl Inner {
     }
 
     fn page(&self) -> Vec<File> {
-        analysis::page(&self.workload, &self.sides, self.made.clone())
+        analysis::page(&self.workload, &self.sides, &self.document, self.made.clone())
     }
 
     fn files(&self) -> Answer<Vec<File>> {

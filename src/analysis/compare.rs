@@ -152,16 +152,12 @@ fn rounded_operands(gpu: &Gpu, workload: &Workload) -> Option<String> {
     })
 }
 
-/// The page and the layouts of a result, as files of `--out DIR`.
+/// The page and the layouts of a result, as files of `--out DIR`: the document with its ranges, of one chip or two.
 ///
 /// An RDU alone has configurations, and a grid to be shown.
-pub fn page(workload: &Workload, sides: &[Ran], made: Made) -> Vec<File> {
+pub fn page(workload: &Workload, sides: &[Ran], document: &Document, made: Made) -> Vec<File> {
     let mut page = Page::new(made);
-    for ran in sides {
-        let title = if sides.len() > 1 { ran.chip.device().name() } else { &workload.name };
-        let document = Document::new(ran.chip.device(), workload, &ran.outcomes);
-        page.add(title, &document, ran.layouts(workload));
-    }
+    page.add(&workload.name, document, sides.iter().map(|ran| ran.layouts(workload)));
     vec![
         File { name: "layout.json".to_owned(), bytes: page.beside().into_bytes() },
         File { name: "report.html".to_owned(), bytes: page.html().into_bytes() },

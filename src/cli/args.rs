@@ -48,6 +48,9 @@ Examples:
   rdusim compare --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
       --set arch.memory.ddr.bandwidth_gb_per_s=200
 
+  # what would PMUs of other sizes do? a table; with --out DIR a plot and a page too
+  rdusim compare --arch sn10 --workload gpt13b-mlp --set arch.pmu.capacity_bytes=64Ki..1Mi*2
+
   # the same layer on a GPU beside it
   rdusim compare --arch arch/sn40l.toml --against arch/a100.toml \\
       --workload workloads/gpt13b-mlp.toml

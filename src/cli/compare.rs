@@ -11,13 +11,14 @@ use crate::input::{Given, Override};
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::report::{self, Side};
-use crate::sim::{SectionTrace, trace};
+use crate::sim::{MOST_SPANS, SectionTrace, trace};
 use crate::workload::Workload;
 
 use super::args::{CompareArgs, RunArgs};
 use super::execute::Stopwatch;
 use super::failure::Failure;
-use super::report::made;
+use super::made::made;
+use super::ranged::Asked;
 use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::values::{Fidelity, Format, Mapping};
 use super::{configured, output, progress};
@@ -37,6 +38,9 @@ fn execute_all(
     modes: &[Mode],
     against: Option<&Path>,
 ) -> Result<(), Failure> {
+    if (Asked { args, ranges, modes, against }).answered()? {
+        return Ok(());
+    }
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let mut chips = vec![arch::open(&args.arch, &sets)?];
     match &chips[0] {
@@ -83,7 +87,7 @@ fn execute_all(
     let shown: Vec<Side<'_>> = sides.iter().map(Ran::side).collect();
     let json = document.to_json();
     let text = match args.format {
-        Format::Json => json.clone(),
+        Format::Json | Format::Csv => json.clone(),
         Format::Table if !args.full => report::screen_of(&workload, &shown, &document),
         Format::Table if ranges.uncertainty => {
             format!("{}\n{}", report::table_of(&workload, &shown), report::uncertainty_table(&document))
@@ -105,7 +109,7 @@ fn execute_all(
         }
         let inputs: Vec<&Path> =
             [args.arch.as_path()].into_iter().chain(against).chain([args.workload.as_path()]).collect();
-        files.extend(analysis::page(&workload, &sides, made(&inputs)));
+        files.extend(analysis::page(&workload, &sides, &document, made(&inputs)));
         report::write(directory, &files)?;
     }
     output::print_as(args.format, &text)
@@ -190,6 +194,11 @@ pub(super) fn write_trace(
         .iter()
         .map(|measured| (measured.configuration.mode, trace(chip, workload, &measured.configuration)))
         .collect();
+    let cut: Vec<&str> =
+        runs.iter().flat_map(|(_, run)| run).filter(|of| of.is_cut).map(|of| of.name.as_str()).collect();
+    if !cut.is_empty() {
+        progress::note(&format!("`--trace`: of {} only the first {MOST_SPANS} spans are recorded", cut.join(", ")));
+    }
     Ok(report::write_file(path, report::trace_json(chip, &runs).as_bytes())?)
 }
 

@@ -14,7 +14,7 @@ pub(super) fn diff(args: &DiffArgs) -> Result<(), Failure> {
     let found = diff::diff((&args.a.display().to_string(), &a), (&args.b.display().to_string(), &b))?;
     let text = match args.format {
         Format::Table => found.to_text(),
-        Format::Json => found.to_json(),
+        Format::Json | Format::Csv => found.to_json(),
     };
     output::print_as(args.format, &text)
 }

@@ -48,7 +48,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
             shared.format,
             match shared.format {
                 Format::Table => &text,
-                Format::Json => &json,
+                Format::Json | Format::Csv => &json,
             },
         );
     }
@@ -65,6 +65,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
         let mut files = vec![file("explain.json", &json), file("explain.txt", &text)];
         files.extend(answer.pictures()?);
+        let files = output::with_page(Some(directory), files, &[&shared.arch, &shared.workload])?;
         report::write(directory, &files)?;
     }
     output::print_as(
@@ -72,7 +73,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         match shared.format {
             Format::Table if shared.full => &text,
             Format::Table => &screen,
-            Format::Json => &json,
+            Format::Json | Format::Csv => &json,
         },
     )
 }

@@ -146,7 +146,7 @@ pub(super) fn list(args: &ListArgs, cli: Command) -> Result<(), Failure> {
         model(&published.name, about)
     }));
     let commands = takes::commands(cli, &of_systems);
-    if args.format == Format::Json {
+    if args.format != Format::Table {
         let json = serde_json::json!({ "schema": 1, "commands": commands, "entries": entries });
         return output::print_as(args.format, &format!("{json:#}\n"));
     }

@@ -41,7 +41,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     }
     let text = match args.format {
         Format::Table => report::map_table(&chip, &workload, &map),
-        Format::Json => map.to_json(),
+        Format::Json | Format::Csv => map.to_json(),
     };
     configured::save(from, &chip, &workload, configurations)?;
     if let Some(path) = &args.trace {
@@ -87,7 +87,7 @@ fn of_tiles(args: &MapArgs, chip: &Bsp, sets: &[Override]) -> Result<(), Failure
     }
     let text = match args.format {
         Format::Table => report::tile_map_table(&map),
-        Format::Json => report::tile_map_json(&map),
+        Format::Json | Format::Csv => report::tile_map_json(&map),
     };
     output::print_as(args.format, &text)
 }

@@ -3,10 +3,11 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::diagnostics::printable;
+use crate::diagnostics::{Diagnostic, printable};
 use crate::report::{self, File};
 
 use super::failure::Failure;
+use super::made::made;
 use super::values::Format;
 
 /// Prints a result as it is: JSON, a script, a page, a workload file.
@@ -14,11 +15,15 @@ pub(super) fn print(bytes: &[u8]) -> Result<(), Failure> {
     result_of(write(BufWriter::new(io::stdout().lock()), bytes))
 }
 
-/// Prints a result in the form that was asked for.
+/// Prints a result in the form that was asked for; `text` is JSON for all but tables.
 pub(super) fn print_as(format: Format, text: &str) -> Result<(), Failure> {
     match format {
         Format::Table => print_text(text),
         Format::Json => print(text.as_bytes()),
+        Format::Csv => {
+            let table = report::result_csv(text);
+            print(table.map_err(|error| Failure::Output(io::Error::other(error)))?.as_bytes())
+        }
     }
 }
 
@@ -28,6 +33,27 @@ pub(super) fn show(out: Option<&Path>, files: &[File], format: Format, text: &st
         report::write(directory, files)?;
     }
     print_as(format, text)
+}
+
+/// The same, with the page of the files in the directory; `inputs` are what the command read.
+pub(super) fn show_with_page(
+    out: Option<&Path>,
+    files: Vec<File>,
+    inputs: &[&Path],
+    format: Format,
+    text: &str,
+) -> Result<(), Failure> {
+    show(out, &with_page(out, files, inputs)?, format, text)
+}
+
+/// Files of a result, with its page where they go into a directory.
+pub(super) fn with_page(out: Option<&Path>, mut files: Vec<File>, inputs: &[&Path]) -> Result<Vec<File>, Failure> {
+    if out.is_some() {
+        // The result was made by this program: what refuses it is a bug.
+        let refused = |error: report::SavedError| Diagnostic::new(format!("no page: the result is {error}"));
+        files.extend(report::page_of(&files, made(inputs)).map_err(refused)?);
+    }
+    Ok(files)
 }
 
 /// Prints text for people. Names come from files that anybody may have written: what would steer a terminal is shown.

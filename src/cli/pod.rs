@@ -204,7 +204,7 @@ pub(super) struct PodArgs {
     /// Change a field of the system file: arch.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
-    /// Also write JSON and a picture of the schedule into this directory
+    /// Also write JSON, pictures and a page into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Training: also write a Chakra execution trace of every chip into this directory, with the groups of its collectives
@@ -242,7 +242,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
     };
     let (failures, stragglers) = (args.goodput.failures()?, args.goodput.stragglers()?);
     if args.search {
-        let shown = Shown { failures, out: args.out.as_deref(), form: &args.form };
+        let shown = Shown { failures, out: args.out.as_deref(), form: &args.form, system: &args.system };
         return pod_search::search(&args.search_args, request, args.micro_batch.is_some(), shown);
     }
     let (files, text) = progress::watched("simulating a step", || {
@@ -259,5 +259,5 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
             Ok((files, args.form.shown(|| report.json(), || report.table(), || report.screen())))
         })
     })??;
-    output::show(args.out.as_deref(), &files, args.form.format, &text)
+    output::show_with_page(args.out.as_deref(), files, &[&args.system], args.form.format, &text)
 }

@@ -73,6 +73,8 @@ pub(super) struct Shown<'a> {
     pub(super) out: Option<&'a Path>,
     /// Form of the result.
     pub(super) form: &'a FormArgs,
+    /// The system file, which the page shows.
+    pub(super) system: &'a Path,
 }
 
 /// Searches and shows the best, and why the others lose.
@@ -105,5 +107,5 @@ pub(super) fn search(
             let files: Vec<File> = if shown.out.is_some() { report.files()? } else { Vec::new() };
             Ok((files, shown.form.shown(|| report.json(), || report.table(), || report.screen())))
         })??;
-    output::show(shown.out, &files, shown.form.format, &text)
+    output::show_with_page(shown.out, files, &[shown.system], shown.form.format, &text)
 }

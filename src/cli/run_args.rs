@@ -35,7 +35,8 @@ pub(super) struct SharedArgs {
     pub(super) workload: PathBuf,
     #[command(flatten)]
     pub(super) model: ModelFileArgs,
-    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
+    /// Change a field: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated. Numbers may end in Ki, Mi, Gi, k, M or G. In `compare`
+    /// and `run` several values start a study: FROM..TO*FACTOR, FROM..TO+STEP, or A,B,C
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,
     /// How closely time is modelled

@@ -40,7 +40,7 @@ fn serve(args: &PodArgs, phase: Phase) -> Result<(), Failure> {
             Ok((files, args.form.shown(|| report.json(), || report.table(), || report.screen())))
         })
     })??;
-    output::show(args.out.as_deref(), &files, args.form.format, &text)
+    output::show_with_page(args.out.as_deref(), files, &[&args.system], args.form.format, &text)
 }
 
 /// Refuses what only a training step has.
@@ -143,5 +143,7 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
             },
         )
     })??;
-    output::show(args.out.as_deref(), &files, args.form.format, &text)
+    let inputs: Vec<&Path> =
+        std::iter::once(&args.system).chain(&of.trace).chain(&of.grid).map(std::path::PathBuf::as_path).collect();
+    output::show_with_page(args.out.as_deref(), files, &inputs, args.form.format, &text)
 }

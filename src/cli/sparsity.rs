@@ -45,7 +45,7 @@ pub(super) fn sparsity(args: &SparsityArgs) -> Result<(), Failure> {
     let shown = MaskReport::new(&name, &mask, dtype, block, args.pcus);
     let text = match args.format {
         Format::Table => shown.table(),
-        Format::Json => shown.to_json(),
+        Format::Json | Format::Csv => shown.to_json(),
     };
     if let Some(directory) = &args.out {
         report::write(directory, &shown.files()?)?;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use crate::arch::Quality;
 use crate::diagnostics::{Diagnostic, printable};
 use crate::input::Override;
-use crate::report::{self, File, Page};
+use crate::report::{self, File, Made, Page};
 use crate::study::sweep::{self, PointLimit, Results, Shard, Study};
 
 use super::failure::Failure;
-use super::report::made_by_sweep;
+use super::made::made_by_sweep;
 use super::study_args::{MergeArgs, SweepArgs};
 use super::values::{Format, Mapping};
 use super::{interrupt, output, progress};
@@ -86,27 +86,38 @@ fn open(path: &Path, sets: &[String], mapping: Option<Mapping>) -> Result<Study,
 }
 
 fn finish(asked: &Asked<'_>, study: &Study, results: &Results<'_>) -> Result<(), Failure> {
+    tell_warnings(results);
+    // Files first: standard output shows a result only if everything asked for was done.
+    if let Some(directory) = asked.out {
+        let inputs = study.input_files();
+        let inputs: Vec<&Path> = std::iter::once(asked.path).chain(inputs.iter().map(AsRef::as_ref)).collect();
+        write_study(directory, results, made_by_sweep(&asked.arguments, &inputs))?;
+    }
+    match asked.format {
+        Format::Table => output::print_text(&results.to_text()),
+        Format::Json => output::print(results.to_json().as_bytes()),
+        Format::Csv => output::print(results.to_csv().as_bytes()),
+    }
+}
+
+/// Says on standard error what of a journal was not believed.
+pub(super) fn tell_warnings(results: &Results<'_>) {
     for warning in results.warnings() {
         // A closed standard error costs nothing but this line.
         let _ = writeln!(io::stderr().lock(), "warning: {}", printable(warning));
     }
-    // Files first: standard output shows a result only if everything asked for was done.
-    if let Some(directory) = asked.out {
-        let mut files = results.files()?;
-        let inputs = study.input_files();
-        let inputs: Vec<&Path> = std::iter::once(asked.path).chain(inputs.iter().map(AsRef::as_ref)).collect();
-        let mut page = Page::new(made_by_sweep(&asked.arguments, &inputs));
-        page.set_points(results.points());
-        files.push(File { name: "report.html".to_owned(), bytes: page.html().into_bytes() });
-        report::write(directory, &files)?;
-        // The whole table is there now. If the part of it stays, the next sweep begins it anew.
-        let _ = std::fs::remove_file(directory.join(sweep::PARTIAL_TABLE));
-    }
-    let text = match asked.format {
-        Format::Table => results.to_text(),
-        Format::Json => results.to_json(),
-    };
-    output::print_as(asked.format, &text)
+}
+
+/// Writes the table, the summary, the pictures and the page of a study.
+pub(super) fn write_study(directory: &Path, results: &Results<'_>, made: Made) -> Result<(), Failure> {
+    let mut files = results.files()?;
+    let mut page = Page::new(made);
+    page.set_points(results.points());
+    files.push(File { name: "report.html".to_owned(), bytes: page.html().into_bytes() });
+    report::write(directory, &files)?;
+    // The whole table is there now. If the part of it stays, the next sweep begins it anew.
+    let _ = std::fs::remove_file(directory.join(sweep::PARTIAL_TABLE));
+    Ok(())
 }
 
 fn parse_shard(text: &str) -> Result<Shard, Diagnostic> {

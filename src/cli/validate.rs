@@ -72,14 +72,14 @@ pub(super) fn validate(args: &ValidateArgs) -> Result<(), Failure> {
 }
 
 fn show(args: &ValidateArgs, reports: &[SetReport]) -> Result<(), Failure> {
-    let text = match args.format {
-        Format::Table => report::validation_table(reports),
-        Format::Json => report::validation_json(reports),
-    };
     if let Some(directory) = &args.out {
         report::write(directory, &report::validation_files(reports)?)?;
     }
-    output::print_as(args.format, &text)
+    match args.format {
+        Format::Table => output::print_text(&report::validation_table(reports)),
+        Format::Json => output::print(report::validation_json(reports).as_bytes()),
+        Format::Csv => output::print(report::validation_csv(reports)?.as_bytes()),
+    }
 }
 
 /// Simulates the cases of a user's files.

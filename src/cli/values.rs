@@ -160,6 +160,8 @@ pub(super) enum Format {
     Table,
     /// For programs
     Json,
+    /// One flat table, for spreadsheets and data frames
+    Csv,
 }
 
 /// How much of a result is printed, and in which form.
@@ -182,7 +184,7 @@ impl FormArgs {
         screen: impl FnOnce() -> String,
     ) -> String {
         match self.format {
-            Format::Json => json(),
+            Format::Json | Format::Csv => json(),
             Format::Table if self.full => table(),
             Format::Table => screen(),
         }

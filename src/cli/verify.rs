@@ -1,6 +1,7 @@
 //! `rdusim verify`: do the configurations compute what the graph says?
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use crate::analysis::{self, VerifyRequest};
 use crate::arch::{self, AnyChip};
@@ -45,11 +46,15 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let text = match args.format {
         Format::Table => report::verify_table(&verified.verdict),
-        Format::Json => verified.verdict.to_json(),
+        Format::Json | Format::Csv => verified.verdict.to_json(),
     };
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &args.out {
-        report::write(directory, &report::verify_files(&verified.verdict))?;
+        let inputs: [&Path; 2] = [&args.arch, &args.workload];
+        report::write(
+            directory,
+            &output::with_page(Some(directory), report::verify_files(&verified.verdict), &inputs)?,
+        )?;
     }
     output::print_as(args.format, &text)?;
     if verified.failed.is_empty() { Ok(()) } else { Err(Failure::Mismatch(verified.failed)) }

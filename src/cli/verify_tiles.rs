@@ -79,7 +79,7 @@ pub(super) fn verify_tiles(args: &VerifyArgs, chip: &Bsp, workload: &Workload) -
     let passed = entries.iter().all(|entry| entry.passed);
     let text = match args.format {
         Format::Table => table(chip, workload, &entries),
-        Format::Json => {
+        Format::Json | Format::Csv => {
             let (arch, workload, notes) = (&chip.name, &workload.name, &workload.notes);
             let verdict = VerdictEntry { schema: 1, arch, workload, passed, notes, products: entries };
             // Plain data of numbers and names always has a text.

@@ -10,11 +10,11 @@ use rdusim::arch::{self, AnyChip, Chip, Quality};
 use rdusim::compile::{Compiled, compile_measured, simulate_measured};
 use rdusim::diagnostics::Diagnostic;
 use rdusim::import::{self, Request};
-use rdusim::input::{Given, Override};
+use rdusim::input::{Given, Override, SetRange};
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::pod::{self, Grid, Parallel};
-use rdusim::report::{Made, Page};
+use rdusim::report::{Document, Made, Page, SavedResult, result_csv};
 use rdusim::saved;
 use rdusim::sparsity::read::{FileKind, MatrixRequest, read_mask};
 use rdusim::study::diff;
@@ -25,6 +25,7 @@ use tempfile::TempDir;
 
 use super::exported;
 use super::matrices::{npy, safetensors};
+use super::sheets::SHEETS;
 use super::tree::Format;
 use super::wire;
 use crate::random::{pair, small_pair};
@@ -120,7 +121,7 @@ impl Bench {
         let system = pod::dgx_a100(&[]).expect("a system");
         let outcomes: Vec<_> =
             compiled.iter().map(|c| simulate_measured(&chip, &workload, c, Fidelity::Event)).collect();
-        let result = rdusim::report::Document::new(&chip, &workload, &outcomes).to_json();
+        let result = Document::new(&chip, &workload, &outcomes).to_json();
         let (gpu, system) = (Target::Chip(gpu), Target::System(Box::new(system)));
         Self { directory, chip_text, workload_text, chip, workload, compiled, study, gpu, system, result }
     }
@@ -137,7 +138,8 @@ impl Bench {
             self.compiled.iter().map(|c| simulate_measured(&self.chip, &self.workload, c, Fidelity::Event)).collect();
         let chip = AnyChip::Rdu(Box::new(self.chip.clone()));
         let ran = analysis::Ran { chip, divided: None, configurations: self.compiled.clone(), outcomes };
-        let files = analysis::page(&self.workload, &[ran], Made::new(String::new(), Vec::new()));
+        let document = Document::new(&self.chip, &self.workload, &ran.outcomes);
+        let files = analysis::page(&self.workload, &[ran], &document, Made::new(String::new(), Vec::new()));
         let layout = files.into_iter().find(|file| file.name == "layout.json").expect("layouts");
         String::from_utf8(layout.bytes).expect("JSON is UTF-8")
     }
@@ -174,6 +176,11 @@ fn text(bytes: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
+/// A result as it is saved.
+fn saved_result<'a>(json: &'a str, layout: Option<&'a str>) -> SavedResult<'a> {
+    SavedResult { title: "title", json, layout, table: None }
+}
+
 /// What a user would be told, rendered as for a terminal.
 fn told<T>(result: Result<T, Diagnostic>) -> Result<T, String> {
     result.map_err(|error| error.render(true))
@@ -201,7 +208,7 @@ pub(crate) fn end_to_end(bytes: &[u8]) -> Result<(), String> {
         if outcome.stop == StopReason::Drained {
             assert!(outcome.bound_cycles <= outcome.cycles, "bound {} > {}", outcome.bound_cycles, outcome.cycles);
         }
-        let _ = rdusim::report::Document::new(&chip, &workload, std::slice::from_ref(&outcome)).to_json();
+        let _ = Document::new(&chip, &workload, std::slice::from_ref(&outcome)).to_json();
     }
     Ok(())
 }
@@ -369,6 +376,17 @@ fn mappings(bench: &Bench) -> Vec<Kind> {
             },
         },
         Kind {
+            name: "set-range",
+            form: Form::Bytes,
+            seeds: bytes(
+                ["arch.pmu.banks=4..64*2", "arch.x=1.5..8+0.5", "arch.x=64Ki, 'a,b', [1, 2]"].map(str::to_owned),
+            ),
+            read: |_, bytes| {
+                let text = text(bytes)?;
+                told(SetRange::parse(text))?.map_or_else(|| told(Override::parse(text)).map(drop), |_| Ok(()))
+            },
+        },
+        Kind {
             name: "parallel",
             form: Form::Bytes,
             seeds: bytes(parallel.map(str::to_owned)),
@@ -435,7 +453,7 @@ fn results(bench: &Bench) -> Vec<Kind> {
             read: |bench, bytes| {
                 let text = text(bytes)?;
                 let mut page = Page::new(Made::new(String::new(), Vec::new()));
-                let shown = page.add_saved("title", text, None).map_err(|error| error.to_string());
+                let shown = page.add_saved(saved_result(text, None)).map_err(|error| error.to_string());
                 if shown.is_ok() {
                     let _ = page.html();
                 }
@@ -445,12 +463,25 @@ fn results(bench: &Bench) -> Vec<Kind> {
             },
         },
         Kind {
+            name: "sheet",
+            form: json,
+            seeds: bytes(SHEETS.map(str::to_owned)),
+            read: |_, bytes| {
+                let text = text(bytes)?;
+                let _ = result_csv(text);
+                let mut page = Page::new(Made::new(String::new(), Vec::new()));
+                page.add_saved(saved_result(text, None)).map_err(|error| error.to_string())?;
+                let _ = page.html();
+                Ok(())
+            },
+        },
+        Kind {
             name: "layout",
             form: json,
             seeds: bytes([bench.layouts()]),
             read: |bench, bytes| {
                 let mut page = Page::new(Made::new(String::new(), Vec::new()));
-                page.add_saved("title", &bench.result, Some(text(bytes)?)).map_err(|error| error.to_string())?;
+                page.add_saved(saved_result(&bench.result, Some(text(bytes)?))).map_err(|error| error.to_string())?;
                 let _ = page.html();
                 Ok(())
             },

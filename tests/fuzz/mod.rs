@@ -8,6 +8,7 @@ pub(crate) mod change;
 pub(crate) mod exported;
 pub(crate) mod kinds;
 mod matrices;
+mod sheets;
 pub(crate) mod tree;
 pub(crate) mod wire;
 

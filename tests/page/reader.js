@@ -8,7 +8,7 @@ const point = (node) => node.dispatchEvent(new PointerEvent('pointerenter'));
 const says = (section) => section.querySelector('.told').textContent;
 function done() {
   check('no wider than the window', document.documentElement.scrollWidth <= document.documentElement.clientWidth);
-  check('a name is no markup', !window.hostile && !document.querySelector('main img'));
+  check('a name is no markup', !window.hostile && !document.querySelector('main img:not(.picture)'));
   check('every link of the contents leads somewhere', [...document.querySelectorAll('nav a')].every((a) => document.getElementById(a.hash.slice(1))));
   document.body.replaceChildren(document.createTextNode(out.join('\n')));
 }

@@ -95,6 +95,18 @@ struct Summary<'a> {
     notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pareto: Option<Vec<Row<'a>>>,
+    // What the page shows beside the table.
+    lead: Vec<String>,
+    minimize: Vec<String>,
+    maximize: Vec<String>,
+    front_of: Vec<String>,
+    plots: Vec<View>,
+    /// Names of chips and workloads, by the cells that name their files.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    names: IndexMap<String, String>,
+    /// The points themselves, of a study without files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<Vec<Row<'a>>>,
 }
 
 impl<'a> Results<'a> {
@@ -167,10 +179,11 @@ impl<'a> Results<'a> {
         ];
         #[cfg(feature = "parquet")]
         files.push(file("results.parquet", super::parquet::table(self.study.columns(), &self.rows)));
+        let rows = self.labelled();
         // Pictures take longer than all else here.
         let plots: Vec<(usize, &Plot)> = self.study.plots.iter().enumerate().collect();
         let draw = |&(at, plot): &(usize, &Plot)| {
-            let (kind, drawn) = picture(self.study, plot, &self.rows);
+            let (kind, drawn) = picture(self.study, plot, &rows);
             let failed = |error| WriteError::Chart("plot", error);
             let named = |suffix: &str| format!("plot-{}-{kind}.{suffix}", at + 1);
             let svg = file(&named("svg"), drawn.svg().map_err(failed)?.into_bytes());
@@ -184,38 +197,73 @@ impl<'a> Results<'a> {
     /// The points for a page, with what stands out of them.
     pub fn points(&self) -> Points {
         let study = self.study;
-        let name = |column: usize| study.columns[column].clone();
-        let aims = |wanted: bool| {
-            let pareto = study.pareto.iter().flat_map(|pareto| &pareto.objectives);
-            let of_best = study.best.iter().map(|best| &best.objective);
-            let columns = pareto.chain(of_best).filter(|o| o.maximize == wanted).map(|o| o.column);
-            let mut names: Vec<String> = columns.map(name).collect();
-            names.sort_unstable();
-            names.dedup();
-            names
-        };
-        let view = |plot: &Plot| {
-            let (kind, title, x, y, colour) = match plot {
-                Plot::Lines { title, x, y, series } => ("lines", title, x, y, *series),
-                Plot::Pareto { title, x, y, series } => ("pareto", title, x, y, *series),
-                Plot::Heat { title, x, y, value } => ("heat", title, x, y, Some(*value)),
-            };
-            View { kind, title: title.clone(), x: name(*x), y: name(*y), colour: colour.map(name) }
-        };
         let mut points = Points {
             name: study.name.clone(),
             best: study.best.iter().flat_map(|wanted| self.best_rows(wanted)).collect(),
             lead: self.lead(),
             columns: study.columns.clone(),
             axes: study.axis_columns,
-            minimize: aims(false),
-            maximize: aims(true),
-            front_of: study.pareto.iter().flat_map(|p| &p.objectives).map(|o| name(o.column)).collect(),
-            views: study.plots.iter().map(view).collect(),
+            minimize: self.aims(false),
+            maximize: self.aims(true),
+            front_of: self.front_of(),
+            views: self.views(),
             ..Points::default()
         };
-        points.set_rows(&self.rows, &self.front().unwrap_or_default());
+        points.set_rows(&self.labelled(), &self.front().unwrap_or_default());
         points
+    }
+
+    /// Rows with the names of chips and workloads in place of their files, for pages and pictures.
+    fn labelled(&self) -> Vec<Vec<String>> {
+        let names = self.study.names();
+        if names.is_empty() {
+            return self.rows.clone();
+        }
+        let mut rows = self.rows.clone();
+        for column in
+            (0..self.study.axis_columns).filter(|&at| matches!(self.study.columns[at].as_str(), "arch" | "workload"))
+        {
+            for row in &mut rows {
+                if let Some(name) = names.get(&row[column]) {
+                    row[column].clone_from(name);
+                }
+            }
+        }
+        rows
+    }
+
+    fn name(&self, column: usize) -> String {
+        self.study.columns[column].clone()
+    }
+
+    /// Columns that are to be large, or to be small.
+    fn aims(&self, maximize: bool) -> Vec<String> {
+        let pareto = self.study.pareto.iter().flat_map(|pareto| &pareto.objectives);
+        let of_best = self.study.best.iter().map(|best| &best.objective);
+        let columns = pareto.chain(of_best).filter(|o| o.maximize == maximize).map(|o| o.column);
+        let mut names: Vec<String> = columns.map(|column| self.name(column)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The columns of the front.
+    fn front_of(&self) -> Vec<String> {
+        self.study.pareto.iter().flat_map(|pareto| &pareto.objectives).map(|o| self.name(o.column)).collect()
+    }
+
+    /// The pictures of the study.
+    fn views(&self) -> Vec<View> {
+        let name = |column: usize| self.name(column);
+        let view = |plot: &Plot| {
+            let (kind, title, x, y, colour) = match plot {
+                Plot::Lines { title, x, y, series } => ("lines", title, x, y, *series),
+                Plot::Pareto { title, x, y, series } => ("pareto", title, x, y, *series),
+                Plot::Heat { title, x, y, value } => ("heat", title, x, y, Some(*value)),
+            };
+            View { kind: kind.to_owned(), title: title.clone(), x: name(*x), y: name(*y), colour: colour.map(name) }
+        };
+        self.study.plots.iter().map(view).collect()
     }
 
     /// Rows on the front, or on the front of each value of `per`.
@@ -252,6 +300,15 @@ impl<'a> Results<'a> {
 
     /// What stands out, as indented JSON with a line break at the end.
     pub fn to_json(&self) -> String {
+        self.json_with(None)
+    }
+
+    /// The same with every point, under `rows`.
+    pub fn to_json_with_rows(&self) -> String {
+        self.json_with(Some((0..self.rows.len()).map(|at| self.row(at)).collect()))
+    }
+
+    fn json_with<'b>(&'b self, rows: Option<Vec<Row<'b>>>) -> String {
         let study = self.study;
         let column = |at: usize| study.columns[at].as_str();
         let best = study.best.iter().flat_map(|wanted| {
@@ -276,6 +333,13 @@ impl<'a> Results<'a> {
             best: best.collect(),
             notes: study.notes(),
             pareto: self.front().map(|front| front.into_iter().map(|at| self.row(at)).collect()),
+            lead: self.lead(),
+            minimize: self.aims(false),
+            maximize: self.aims(true),
+            front_of: self.front_of(),
+            plots: self.views(),
+            names: study.names(),
+            rows,
         };
         let mut text = serde_json::to_string_pretty(&summary).expect("strings and numbers always serialise");
         text.push('\n');
@@ -338,7 +402,9 @@ impl<'a> Results<'a> {
         let lines = self.study.best.iter().flat_map(|wanted| self.best_lines(wanted));
         // A mean has no figure of its own.
         let shown = usize::from(self.study.best.first().is_some_and(|wanted| wanted.over.is_none()));
-        lines.skip(shown).chain([self.count_line()]).chain(self.study.notes()).collect()
+        let names = self.study.names();
+        let named = |line: String| names.iter().fold(line, |line, (cell, name)| line.replace(cell, name));
+        lines.skip(shown).map(named).chain([self.count_line()]).chain(self.study.notes()).collect()
     }
 
     fn best_rows(&self, wanted: &Best) -> Vec<BestRow> {

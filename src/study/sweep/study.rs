@@ -13,7 +13,7 @@ use crate::arch::Quality;
 use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::import;
-use crate::input::{Given, Override, Root, Source, referenced};
+use crate::input::{self, Given, Override, Root, Source, referenced};
 use crate::mode::Mode;
 
 use super::axis::{Axis, Change, Values};
@@ -423,6 +423,27 @@ impl Study {
             Some(text) => Given::Text { name: path.display().to_string(), text: text.clone() },
             None => path.into(),
         }
+    }
+
+    /// What chips and workloads on an axis are called in their files, by the cell that names the file; files of one name keep theirs.
+    pub(super) fn names(&self) -> IndexMap<String, String> {
+        let listed = self.axes.iter().flat_map(Axis::listed);
+        let named = listed.filter_map(|value| match &value.change {
+            Change::Arch(path) | Change::Workload(path) => Some((value.cell.clone(), self.name_in(path)?)),
+            Change::Fields(_) | Change::Seed(_) => None,
+        });
+        let all: IndexMap<String, String> = named.collect();
+        let is_unique = |name: &String| all.values().filter(|other| *other == name).count() == 1;
+        all.iter().filter(|(_, name)| is_unique(name)).map(|(cell, name)| (cell.clone(), name.clone())).collect()
+    }
+
+    /// The `name` of a file; nothing of one that is no TOML or has none.
+    fn name_in(&self, path: &Path) -> Option<String> {
+        let text = match self.given(path) {
+            Given::Text { text, .. } => text,
+            Given::File(path) => input::text_of(&path)?,
+        };
+        Some(text.parse::<toml::Table>().ok()?.get("name")?.as_str()?.to_owned())
     }
 
     /// Chip and workload files that points use, each once.

@@ -1,5 +1,6 @@
 //! Reading TOML inputs: the text, the `--set` overrides applied to it, and errors that point into either.
 
+mod argument;
 mod builtin;
 mod explain;
 mod field;
@@ -9,7 +10,9 @@ mod given;
 mod kind;
 mod overrides;
 mod patch;
+mod range;
 mod source;
+mod suffix;
 mod suggest;
 mod template;
 mod value;
@@ -20,6 +23,7 @@ pub use flat::{Fields, fields};
 pub use given::Given;
 pub use kind::FileKind;
 pub use overrides::{Override, Root};
+pub use range::{RangeValues, SetRange};
 
 pub use file::{MOST_NETWORK_BYTES, open, open_inside, read_bytes, refuse_repeated};
 pub use file::{read_piped_text, read_text};

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::diagnostics::{COMMAND_LINE, Diagnostic, Origin};
+use super::argument::{equals_outside_quotes, origin as argument_origin};
+use super::range::SetRange;
+use super::suffix;
+use crate::diagnostics::{Diagnostic, Origin};
 
 /// The input that an override changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +29,7 @@ pub struct Override {
 impl Override {
     /// Parses an argument such as `arch.pmu.capacity_bytes=1048576` or `workload.name=test`.
     ///
-    /// The value is TOML; a single word that is not TOML is taken as a string.
+    /// The value is TOML, in which numbers may have suffixes (`64Ki`, `2M`); a single word that is not TOML is taken as a string.
     pub fn parse(argument: &str) -> Result<Self, Diagnostic> {
         let fail = |span: Range<usize>, title: &str, label: &str| {
             Err(Diagnostic::new(title).with_origin(argument_origin(argument, span, label)))
@@ -51,7 +54,18 @@ impl Override {
         if path.is_empty() {
             return fail(0..equals, "a `--set` path must name a field", "expected a field after the root");
         }
-        let text = argument[equals + 1..].trim();
+        if SetRange::parse(argument)?.is_some() {
+            let error = fail(
+                equals + 1..argument.len(),
+                "a range of values stands where one value is expected",
+                "several values",
+            );
+            return error.map_err(|error| {
+                error.with_help("give one value; `rdusim compare` and `run` take ranges, as study files do")
+            });
+        }
+        let text = suffix::expanded(argument[equals + 1..].trim());
+        let text = text.as_ref();
         let value = match text.parse::<toml_edit::Value>() {
             Ok(mut value) => {
                 value.decor_mut().clear();
@@ -123,30 +137,6 @@ impl std::str::FromStr for Override {
     }
 }
 
-fn argument_origin(argument: &str, span: Range<usize>, label: &str) -> Origin {
-    let flag = "--set ";
-    Origin {
-        path: COMMAND_LINE.into(),
-        text: format!("{flag}{argument}").into(),
-        span: span.start + flag.len()..span.end + flag.len(),
-        label: label.into(),
-    }
-}
-
-/// The first `=` that is not inside a quoted key.
-fn equals_outside_quotes(argument: &str) -> Option<usize> {
-    let mut quote = None;
-    for (at, byte) in argument.bytes().enumerate() {
-        match (quote, byte) {
-            (None, b'=') => return Some(at),
-            (None, b'"' | b'\'') => quote = Some(byte),
-            (Some(open), _) if open == byte => quote = None,
-            _ => {}
-        }
-    }
-    None
-}
-
 /// More digits, perhaps with a sign, than TOML takes for a whole number: never meant as a word.
 fn is_whole_number(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -182,6 +172,8 @@ mod tests {
         assert_eq!(parsed("workload.dtype=fp32"), (Root::Workload, "dtype".into(), "\"fp32\"".into()));
         assert_eq!(parsed("workload.tensors.\"a = b\".rows= [1, 2] ").1, "tensors|a = b|rows");
         assert_eq!(parsed("arch.x=true").2, "true");
+        assert_eq!(parsed("arch.pmu.capacity_bytes=64Ki").2, "65536");
+        assert_eq!(parsed("workload.name='64Ki'").2, "'64Ki'");
         assert_eq!(parsed("arch.x='8'").2, "'8'");
     }
 
@@ -208,6 +200,8 @@ error: a `--set` path must name a field
 1 | --set arch=3
   |       ^^^^ expected a field after the root
 "#);
+        let range = refused("arch.pmu.banks=8..32*2");
+        assert!(range.contains("where one value is expected") && range.contains("`rdusim compare`"), "{range}");
         insta::assert_snapshot!(refused("arch.pmu..banks=3"), @r#"
 error: the path of a `--set` argument cannot be read: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`
  --> command line:1:7

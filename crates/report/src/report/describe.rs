@@ -25,6 +25,11 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{} {}", whole(count as u64), if count == 1 { what } else { &plural })
 }
 
+/// `1 chip`, `1024 chips`.
+pub(super) fn chips(count: u64) -> String {
+    format!("{count} chip{}", if count == 1 { "" } else { "s" })
+}
+
 /// A chip in one line: units, peak, scratchpad, off-chip bandwidth.
 pub fn chip(chip: &dyn Device) -> String {
     chip_at(chip, peak_dtype(chip))

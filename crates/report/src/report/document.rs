@@ -130,6 +130,9 @@ pub struct AgainstEntry {
     /// Its off-chip bytes of kernel by kernel over those of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_chip_traffic_ratio: Option<TrafficRatio>,
+    /// Where its time goes from kernel by kernel to fused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waterfall: Option<Waterfall>,
     /// Of each mode, this chip's time over the other's: above 1 the chip of `--arch` is faster.
     pub speedups: IndexMap<&'static str, f64>,
     /// Of each mode of which both gaps are known, what its entry in `speedups` can be.
@@ -212,6 +215,7 @@ impl Document {
             speedup_over_epilogue: other.speedup_over_epilogue,
             speedup_over_epilogue_range: other.speedup_over_epilogue_range,
             off_chip_traffic_ratio: other.off_chip_traffic_ratio,
+            waterfall: other.waterfall,
             not_like_for_like: comparable::differences(first.chip, second.chip),
         });
         document

@@ -25,12 +25,14 @@ mod page;
 mod pod;
 mod pod_search;
 mod ranges;
+mod result_csv;
 pub mod screen;
 mod section_table;
 mod serving;
 mod serving_setup;
 mod side;
 mod stream;
+mod study_table;
 mod summary;
 mod table;
 mod text_table;
@@ -60,21 +62,23 @@ pub use self::map_table::map_table;
 pub use self::mask::MaskReport;
 pub use self::metrics::{METRICS, Metric, MetricValue};
 pub use self::page::{
-    BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SectionLayout, StageLayout,
-    UnitShares, View,
+    BestRow, BufferLayout, Layout, LinkLoads, Made, Page, PageInput, Points, SavedError, SavedResult, SectionLayout,
+    StageLayout, UnitShares, View, page_of,
 };
 pub use self::pod::PodReport;
 pub use self::pod_search::{SearchReport, decomposition};
 pub use self::ranges::{DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
+pub use self::result_csv::result_csv;
 pub use self::serving::ServingReport;
 pub use self::serving_setup::ServingSetup;
 pub use self::side::Side;
 pub use self::stream::StreamReport;
+pub use self::study_table::study_table;
 pub use self::table::{table, table_of};
 pub use self::tile_map::{tile_map_files, tile_map_json, tile_map_table};
 pub use self::trace::trace_json;
 pub use self::uncertainty::{uncertainty_in_short, uncertainty_table};
-pub use self::validation::{fit_table, validation_files, validation_json, validation_table};
+pub use self::validation::{fit_table, validation_csv, validation_files, validation_json, validation_table};
 pub use self::verify_table::{verify_files, verify_table};
 pub use self::waterfall::{Waterfall, WaterfallStep};
 pub use self::write::{File, WriteError, files, files_of, note_written, stop_writing, write, write_file};

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::chart::TimelineChart;
-use super::describe::counted;
+use super::describe::{chips, counted};
 use super::human::{bytes, percent, si};
 use super::screen::Screen;
 use super::text_table::{new_table, wrapped};
@@ -16,29 +16,51 @@ use rdusim_pod::{Job, Offload, Stack, StackKind, StepTime, System, TrainingStep}
 /// Version of the object's shape.
 pub(super) const SCHEMA: u32 = 1;
 
+/// Keys of the parts of a step in the order of the JSON, with what they are called.
+const PARTS: [(&str, &str); 11] = [
+    ("compute", "computing"),
+    ("recompute", "computing again"),
+    ("tensor_comm_exposed", "tensor collectives"),
+    ("pipeline_comm_exposed", "transfers between stages"),
+    ("expert_comm_exposed", "exchanges between the chips of experts"),
+    ("context_comm_exposed", "exchanges between the chips of a sequence"),
+    ("pipeline_bubble", "bubbles: waiting for other stages"),
+    ("data_comm_exposed", "reducing gradients"),
+    ("optimizer", "optimiser"),
+    ("offload_exposed", "moving to the host and back"),
+    ("other", "waiting for the host"),
+];
+
+/// What a part of a step is called.
+pub(super) fn part_name(key: &str) -> &str {
+    PARTS.iter().find(|(known, _)| *known == key).map_or(key, |(_, name)| name)
+}
+
 /// Names of the parts of a step, and their seconds, in the order of the JSON.
 fn parts(time: &StepTime) -> [(&'static str, &'static str, f64); 11] {
-    [
-        ("compute", "computing", time.compute),
-        ("recompute", "computing again", time.recompute),
-        ("tensor_comm_exposed", "tensor collectives", time.tensor_comm),
-        ("pipeline_comm_exposed", "transfers between stages", time.pipeline_comm),
-        (
-            "expert_comm_exposed",
-            if time.expert_comm > 0.0 { "exchanges between the chips of experts" } else { "" },
-            time.expert_comm,
-        ),
-        (
-            "context_comm_exposed",
-            if time.context_comm > 0.0 { "exchanges between the chips of a sequence" } else { "" },
-            time.context_comm,
-        ),
-        ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
-        ("data_comm_exposed", "reducing gradients", time.data_comm),
-        ("optimizer", "optimiser", time.optimizer),
-        ("offload_exposed", if time.offload > 0.0 { "moving to the host and back" } else { "" }, time.offload),
-        ("other", "waiting for the host", time.other),
-    ]
+    let seconds = [
+        time.compute,
+        time.recompute,
+        time.tensor_comm,
+        time.pipeline_comm,
+        time.expert_comm,
+        time.context_comm,
+        time.bubble,
+        time.data_comm,
+        time.optimizer,
+        time.offload,
+        time.other,
+    ];
+    named(seconds, &["expert_comm_exposed", "context_comm_exposed", "offload_exposed"])
+}
+
+/// Parts with their names: without one where a part that is `rare` takes no time.
+pub(super) fn named(seconds: [f64; 11], rare: &[&str]) -> [(&'static str, &'static str, f64); 11] {
+    let mut at = seconds.into_iter();
+    PARTS.map(|(key, name)| {
+        let seconds = at.next().unwrap_or(0.0);
+        (key, if seconds <= 0.0 && rare.contains(&key) { "" } else { name }, seconds)
+    })
 }
 
 /// The memory of the fullest stage in a line: of each kind what there is, and the peak.
@@ -299,9 +321,9 @@ impl PodReport<'_> {
         let (job, p) = (self.job, &self.job.parallel);
         let chunks = if p.seq_chunks > 1 { format!(", sequences in {} parts", p.seq_chunks) } else { String::new() };
         let mut text = format!(
-            "{} on {} chips of {}: tp {} x pp {} x dp {}{}{}, schedule {}, recompute {}, zero {}{}\n",
+            "{} on {} of {}: tp {} x pp {} x dp {}{}{}, schedule {}, recompute {}, zero {}{}\n",
             job.model,
-            p.chips(),
+            chips(p.chips()),
             self.system.name,
             if p.tiled.tp2 > 1 { format!("{} x {}", p.tp1(), p.tiled.tp2) } else { p.tp.to_string() },
             p.pp,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::describe::chips;
 use super::human::{bytes, count, shorten, si};
 use super::pod::{Document, ParallelEntry, PodReport, SCHEMA, SystemEntry};
 use super::screen::Screen;
@@ -150,9 +151,9 @@ impl SearchReport<'_> {
     fn searched(&self) -> String {
         let counts = &self.found.counts;
         format!(
-            "{} on up to {} chips of {}: {} decompositions, {} fit, {} were simulated\n\n",
+            "{} on up to {} of {}: {} decompositions, {} fit, {} were simulated\n\n",
             self.base.model,
-            self.chips,
+            chips(self.chips),
             self.system.name,
             count(counts.all as u64),
             count(counts.fit as u64),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::chart::PartsChart;
 use super::human::{bytes, percent, si};
-use super::pod::{MemoryEntry, SystemEntry, between, in_use};
+use super::pod::{self, MemoryEntry, SystemEntry, between, in_use};
 use super::screen::Screen;
 use super::serving_setup::{ServedParallelEntry, ServingSetup};
 use super::text_table::{new_table, wrapped};
@@ -19,20 +19,21 @@ const SCHEMA: u32 = 1;
 
 /// Names of the parts of a step, and their seconds, in the order of the JSON: those of a training step.
 fn parts(time: &ServingTime) -> [(&'static str, &'static str, f64); 11] {
-    let exchanges = if time.expert_comm > 0.0 { "exchanges between experts" } else { "" };
-    [
-        ("compute", "computing", time.compute),
-        ("recompute", "", 0.0),
-        ("tensor_comm_exposed", "tensor collectives", time.tensor_comm),
-        ("pipeline_comm_exposed", "transfers between stages", time.pipeline_comm),
-        ("expert_comm_exposed", exchanges, time.expert_comm),
-        ("context_comm_exposed", "", 0.0),
-        ("pipeline_bubble", "bubbles: waiting for other stages", time.bubble),
-        ("data_comm_exposed", "", 0.0),
-        ("optimizer", "", 0.0),
-        ("offload_exposed", "", 0.0),
-        ("other", "waiting for the host", time.other),
-    ]
+    let (compute, tensor, stages, experts) = (time.compute, time.tensor_comm, time.pipeline_comm, time.expert_comm);
+    let seconds = [compute, 0.0, tensor, stages, experts, 0.0, time.bubble, 0.0, 0.0, 0.0, time.other];
+    let rare = [
+        "recompute",
+        "expert_comm_exposed",
+        "context_comm_exposed",
+        "data_comm_exposed",
+        "optimizer",
+        "offload_exposed",
+    ];
+    let mut parts = pod::named(seconds, &rare);
+    if !parts[4].1.is_empty() {
+        parts[4].1 = "exchanges between experts";
+    }
+    parts
 }
 
 /// The decomposition and the users.

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::describe::chips;
 use super::pod::SystemEntry;
 use rdusim_pod::{Service, Stack, System};
 
@@ -40,8 +41,8 @@ impl<'a> ServingSetup<'a> {
     /// It in one line, for tables and pictures.
     pub(super) fn title(&self) -> String {
         let (p, model, system) = (&self.service.parallel, &self.service.model, &self.system.name);
-        let (chips, stack) = (p.chips(), self.stack.kind.name());
+        let (chips, stack) = (chips(p.chips()), self.stack.kind.name());
         let experts = if p.experts.ep > 1 { format!(" (ep {})", p.experts.ep) } else { String::new() };
-        format!("{model} on {chips} chips of {system}: tp {} x pp {} x dp {}{experts}, stack {stack}", p.tp, p.pp, p.dp)
+        format!("{model} on {chips} of {system}: tp {} x pp {} x dp {}{experts}, stack {stack}", p.tp, p.pp, p.dp)
     }
 }

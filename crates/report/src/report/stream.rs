@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use super::chart::{AreaChart, ChartError, Counted, Curve, CurveChart, PartsChart};
+use super::chart::{AreaChart, ChartError, Counted, Curve, CurveChart, Facet, PartsChart, PlotData, Series, StudyPlot};
 use super::human::{percent, si};
 use super::pod::SystemEntry;
 use super::screen::Screen;
@@ -16,6 +16,9 @@ use rdusim_pod::{Drafted, Grid, Limits, Sample, Spread, StepParts, Streamed};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
+
+/// Points of a distribution in the picture of latencies.
+const QUANTILES: usize = 40;
 
 #[derive(Serialize)]
 struct Percentiles {
@@ -225,6 +228,8 @@ impl StreamReport<'_> {
         }
         add("memory", memory.svg(), memory.png())?;
         add("requests", requests.svg(), requests.png())?;
+        let latency = self.latency();
+        add("latency", latency.svg(), latency.png())?;
         Ok(files)
     }
 
@@ -292,6 +297,31 @@ impl StreamReport<'_> {
             layers: vec!["run".to_owned(), "wait".to_owned()],
             points: self.samples().iter().map(counted).collect(),
             limit: Some(("requests that may run at one time".to_owned(), self.streamed.limits.users as f64)),
+        }
+    }
+
+    /// Latencies against the share of the requests that have at most so much, of all replicas.
+    fn latency(&self) -> StudyPlot {
+        let answers = || self.streamed.replicas.iter().flat_map(|replica| &replica.answers);
+        let series = |name: &str, mut seconds: Vec<f64>| {
+            seconds.sort_by(f64::total_cmp);
+            let last = seconds.len().saturating_sub(1);
+            let point =
+                |part: usize| Some((*seconds.get(last * part / QUANTILES)?, 100.0 * part as f64 / QUANTILES as f64));
+            Series { name: name.to_owned(), points: (0..=QUANTILES).filter_map(point).collect() }
+        };
+        let list = vec![
+            series("time to first token", answers().map(|of| of.ttft_s).collect()),
+            series("a token behind it", answers().filter_map(|of| of.token_s).collect()),
+            series("time to last token", answers().map(|of| of.latency_s).collect()),
+        ];
+        let series = list.into_iter().filter(|series| !series.points.is_empty()).collect();
+        StudyPlot {
+            title: "Latencies of requests".to_owned(),
+            about: self.setup.title(),
+            x: "latency_s".to_owned(),
+            y: "requests with at most this latency (%)".to_owned(),
+            facets: vec![Facet { name: String::new(), data: PlotData::Lines(series) }],
         }
     }
 

@@ -100,14 +100,22 @@ impl Process<'_> {
             event.args.insert("times".to_owned(), repeat.times.into());
             events.push(event);
         }
+        if section.is_cut {
+            // Where spans end before the section does, the timeline says so.
+            let last = section.spans.iter().map(|span| span.end_cycle).max().unwrap_or(0);
+            let end = section.cycles.saturating_sub(section.launch_cycles).max(last);
+            let name = format!("not recorded: only the first {MOST_SPANS} spans are");
+            events.push(self.span(&name, SECTION, (begin + last, begin + end)));
+        }
         for done in &section.spans {
+            let label = section.tracks.get(done.track).map_or("", |track| track.label.as_str());
             let name = match done.kind {
-                SpanKind::Works => section.tracks.get(done.track).map_or("", |track| track.label.as_str()),
-                SpanKind::Starved => "starved",
-                SpanKind::Stalled => "stalled",
+                SpanKind::Works => label.to_owned(),
+                SpanKind::Starved => format!("{label} starved"),
+                SpanKind::Stalled => format!("{label} stalled"),
             };
             let mut event =
-                self.span(name, SECTION + 1 + done.track, (begin + done.start_cycle, begin + done.end_cycle));
+                self.span(&name, SECTION + 1 + done.track, (begin + done.start_cycle, begin + done.end_cycle));
             event.args.insert("firing".to_owned(), done.number.into());
             if done.bytes > 0 {
                 event.args.insert("bytes".to_owned(), done.bytes.into());
@@ -227,7 +235,8 @@ mod tests {
         // 1260 cycles at 1.25 GHz, for 125 cycles.
         assert_eq!((firing["ts"].as_f64(), firing["dur"].as_f64()), (Some(1.008), Some(0.1)));
         assert_eq!((firing["tid"].as_u64(), firing["args"]["firing"].as_u64()), (Some(1), Some(7)));
-        assert_eq!(find("starved").len(), 1);
+        assert_eq!(find("up starved").len(), 1);
+        assert_eq!(find("not recorded: only the first 20000 spans are").len(), 1);
         assert_eq!(find("the period before, 9 more times")[0]["args"]["times"].as_u64(), Some(9));
         // 1000 bytes in 10 cycles, of which memory can move 800.
         assert_eq!(find("ddr GB/s")[0]["args"]["GB/s"].as_f64(), Some(100.0));

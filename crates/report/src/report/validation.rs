@@ -336,10 +336,9 @@ fn signed_percent(share: f64) -> String {
 /// # Errors
 /// A picture that cannot be drawn.
 pub fn validation_files(sets: &[SetReport]) -> Result<Vec<File>, WriteError> {
-    let table = csv_of(sets).map_err(|error| WriteError::Csv("validation.csv", error))?;
     let mut files = vec![
         File { name: "validation.json".to_owned(), bytes: validation_json(sets).into_bytes() },
-        File { name: "validation.csv".to_owned(), bytes: table.into_bytes() },
+        File { name: "validation.csv".to_owned(), bytes: validation_csv(sets)?.into_bytes() },
     ];
     for set in sets.iter().filter(|set| set.plotted && !set.rows.is_empty()) {
         let chart = SetChart::new(set);
@@ -348,6 +347,14 @@ pub fn validation_files(sets: &[SetReport]) -> Result<Vec<File>, WriteError> {
         files.push(File { name: format!("{}.png", set.name), bytes: chart.png().map_err(failed)? });
     }
     Ok(files)
+}
+
+/// `validation.csv`: one row a point.
+///
+/// # Errors
+/// A table that cannot be made.
+pub fn validation_csv(sets: &[SetReport]) -> Result<String, WriteError> {
+    csv_of(sets).map_err(|error| WriteError::Csv("validation.csv", error))
 }
 
 /// One row a point.

@@ -80,7 +80,12 @@ pub fn label(number: f64, name: &str) -> String {
     if number.abs() >= 100_000.0 || (number != 0.0 && number.abs() < 0.001) {
         return si_short(number, "").trim_end().to_owned();
     }
-    let decimals = if number.abs() >= 100.0 { 1 } else { 3 };
+    // A density of 1/16 is 0.0625.
+    let decimals = match number.abs() {
+        100.0.. => 1,
+        1.0.. => 3,
+        _ => 4,
+    };
     let text = format!("{number:.decimals$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -118,6 +123,7 @@ mod tests {
         assert_eq!(label(0.0046, "fused.time_s"), "4.6 ms");
         assert_eq!(label(100.0, "arch.memory.ddr.bandwidth_gb_per_s"), "100 GB/s");
         assert_eq!(label(1.5, "speedup"), "1.5");
+        assert_eq!(label(0.0625, "workload.tensors.w.sparsity.density"), "0.0625");
         assert_eq!(label(1_000_000.0, "fused.cycles"), "1 M");
     }
 

@@ -311,7 +311,9 @@ impl Shared {
 /// Names of the series beside a plot.
 fn names(scene: &mut Scene, plot: Area, names: &[String]) {
     for (at, name) in names.iter().enumerate().take(MOST_SERIES + 1).filter(|(_, name)| !name.is_empty()) {
-        let text = if at == MOST_SERIES { format!("{} others", names.len() - MOST_SERIES) } else { name.clone() };
+        // One more than there are colours has a name of its own.
+        let is_rest = at == MOST_SERIES && names.len() > MOST_SERIES + 1;
+        let text = if is_rest { format!("{} others", names.len() - MOST_SERIES) } else { name.clone() };
         let y = plot.top + 12.0 + at as f64 * 24.0;
         scene.circle((plot.right() + 26.0, y), 5.0, SERIES.get(at).copied().unwrap_or(GREY));
         let room = WIDTH - MARGIN - plot.right() - 40.0;

@@ -29,7 +29,8 @@ function fill(node, attributes, children) {
 function digits(value) {
   const size = Math.abs(value);
   if (size === 0) return '0';
-  if (size < 0.01) return value.toPrecision(3);
+  // A density of 1/16 is 0.0625.
+  if (size < 0.1) return value.toPrecision(3);
   return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 function scaled(value, unit, steps) {
@@ -140,9 +141,24 @@ function choice(label, options, changed) {
   select.addEventListener('change', () => changed(Number(select.value)));
   return { node: element('label', {}, `${label} `, select), select };
 }
+// The longest beginning of a text that is at most so many pixels wide.
+const pen = document.createElement('canvas').getContext('2d');
+pen.font = '13px system-ui, sans-serif';
+function fit(text, room) {
+  if (pen.measureText(text).width <= room) return text;
+  let [least, most] = [1, text.length];
+  while (least < most) {
+    const middle = Math.ceil((least + most) / 2);
+    if (pen.measureText(cut(text, middle)).width <= room) least = middle; else most = middle - 1;
+  }
+  return cut(text, least);
+}
 const cut = (text, length) => text.length > length ? `${text.slice(0, Math.max(1, length - 1))}…` : text;
 function table(head, rows, texts = []) {
-  const cell = (name, at, value) => element(name, { class: texts.includes(at) ? 'wrap' : undefined, scope: name === 'th' ? 'col' : undefined }, value);
+  // Long lists without blanks may be broken behind commas and signs of addition.
+  const broken = (value) => typeof value === 'string' ? value.split(/(?<=[,+])(?=\S)/).flatMap((piece, i) => i ? [element('wbr'), piece] : [piece]) : value;
+  const cell = (name, at, value) => element(name, { class: texts.includes(at) ? 'wrap' : undefined, scope: name === 'th' ? 'col' : undefined },
+    texts.includes(at) ? broken(value) : value);
   return element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Table' }, element('table', {},
     element('thead', {}, element('tr', {}, head.map((h, i) => cell('th', i, h)))),
     element('tbody', {}, rows.map((row) => element('tr', {}, row.map((value, i) => value instanceof Element && value.tagName === 'TD' ? value : cell('td', i, value)))))));

@@ -3,6 +3,10 @@
 // The units of a chip by their names.
 const units = (arch) => arch.kind === 'gpu' ? `${whole(arch.pcus)} SMs` : `${whole(arch.pcus)} PCUs, ${whole(arch.pmus)} PMUs`;
 
+// What uncertain fields of the chip file allow (`--uncertainty`).
+const drawn = (range, text) => range ? `, ${text(range[0])} to ${text(range[1])} as the chip file’s uncertain fields allow` : '';
+const times = (v) => `${digits(v)}×`;
+const rangeOf = (run, key) => (run.ranges || {})[key];
 // What a ratio of the best mappings can be, as the gaps of both runs allow; results of other versions have none.
 const allowed = (range) => range ? ` (${digits(range[0])}× to ${digits(range[1])}×, as the gaps allow)` : '';
 const between = (slow, fast) => gapOf(slow) === undefined || gapOf(fast) === undefined ? undefined
@@ -17,31 +21,39 @@ function card(at) {
   const line = element('div', { class: 'first' });
   if (d.speedup !== undefined) {
     line.append(element('strong', {}, `${digits(d.speedup)}×`),
-      element('span', {}, `faster fused than kernel by kernel${allowed(d.speedup_range)}: ${si(of('fused').time_s, 's')} instead of ${si(of('kbk').time_s, 's')}, `
+      element('span', {}, `faster fused than kernel by kernel${allowed(d.speedup_range)}${drawn((d.uncertainty || {}).speedup, times)}: `
+        + `${si(of('fused').time_s, 's')} instead of ${si(of('kbk').time_s, 's')}, `
         + (d.off_chip_traffic_ratio === null ? 'off-chip traffic in one of them only'
           : `with ${digits(d.off_chip_traffic_ratio)}× less off-chip traffic`)));
   } else if (last) {
-    line.append(element('strong', {}, si(last.time_s, 's')), element('span', {}, `${last.mode}, ${whole(last.cycles)} cycles`));
+    line.append(element('strong', {}, si(last.time_s, 's')), element('span', {}, `${last.mode}, ${whole(last.cycles)} cycles`
+      + (last.cycles > 0 ? `, no less than ${si(last.time_s * last.bound_cycles / last.cycles, 's')} by the lower bound` : '')));
   }
   const epilogue = d.speedup_over_epilogue === undefined ? [] : [
     `${digits(d.speedup_over_epilogue)}× faster fused than with elementwise operators folded into the GEMM before them, as GPU libraries do`
-      + `${allowed(d.speedup_over_epilogue_range)}: `
+      + `${allowed(d.speedup_over_epilogue_range)}${drawn((d.uncertainty || {}).speedup_over_epilogue, times)}: `
       + `${si(of('fused').time_s, 's')} instead of ${si(of('epilogue').time_s, 's')}`];
   const why = d.runs.map((run) => {
     const longest = run.sections.reduce((a, b) => (b.cycles > a.cycles ? b : a), run.sections[0]);
-    return `${run.mode}: ${percent(run.utilization)} of peak, ${percent(run.bound_cycles / run.cycles)} of what the lower bound allows`
+    return `${run.mode}: ${si(run.time_s, 's')}${drawn(rangeOf(run, 'time_s'), (v) => si(v, 's'))}, ${percent(run.utilization)} of peak, ${percent(run.bound_cycles / run.cycles)} of what the lower bound allows`
       + (gapOf(run) === undefined ? '' : `, at most ${percent(gapOf(run))} slower than the best mapping`)
       + (longest ? `, most of the time bound by ${longest.bound_by}` : '');
   });
   return element('div', {}, element('h1', {}, several ? `${titles[at]}: ${title}` : title), line,
-    epilogue.concat(d.speedup_notes || [], (d.against || {}).speedup_notes || [], why).map((text) => element('p', {}, text)),
+    epilogue.concat(why).map((text) => element('p', {}, text)),
     element('p', { class: 'faint' },
       `${units(d.arch)}, ${digits(d.arch.peak_tflops)} TFLOP/s, ${bytes(d.arch.sram_bytes)} ${d.arch.kind === 'gpu' ? 'L2' : 'SRAM'}, `
       + `${digits(d.arch.off_chip_gb_per_s)} GB/s off chip; ${si(d.workload.dense_flops, 'FLOP')} dense, `
-      + `${si(d.workload.executed_flops, 'FLOP')} executed; fidelity ${[...new Set(d.runs.map((r) => r.fidelity))].join(', ')}`));
+      + `${si(d.workload.executed_flops, 'FLOP')} executed; fidelity ${[...new Set(d.runs.map((r) => r.fidelity))].join(', ')}`),
+    at ? '' : element('p', { class: 'faint' }, coded(data.accuracy)));
 }
 // The same mode of the first result.
 const counterpart = (r) => r.result > 0 ? runs.find((o) => o.result === 0 && o.run.mode === r.run.mode) : undefined;
+// The range of the headline's factor, where both chips were drawn.
+function versus(r, faster) {
+  const range = (((data.results[0].document.uncertainty || {}).against || {}).speedups || {})[r.run.mode];
+  return range && faster ? [1 / range[1], 1 / range[0]] : range;
+}
 function summary() {
   if (several) {
     const r = [...runs].reverse().find((run) => counterpart(run));
@@ -52,6 +64,7 @@ function summary() {
       body.append(element('div', { class: 'first' }, element('strong', {}, `${digits(faster ? factor : 1 / factor)}×`),
         element('span', {}, (factor === 1 ? `${b} takes as long as ${a}, ${r.run.mode}: ${si(r.run.time_s, 's')}`
           : `${b} is ${faster ? 'faster' : 'slower'} than ${a} by this factor, ${r.run.mode}: ${si(r.run.time_s, 's')} instead of ${si(before.run.time_s, 's')}`)
+          + drawn(versus(r, faster), times)
           + allowed(between(faster ? before.run : r.run, faster ? r.run : before.run)))));
     }
   }
@@ -76,6 +89,8 @@ const FIGURES = [
   ['dense equivalent', (r) => r.tflops_dense_equivalent, (v) => `${digits(v)} TFLOP/s`, false],
   ['utilisation of peak', (r) => r.utilization, percent, false],
   ['energy', (r) => r.energy_j.total, (v) => si(v, 'J'), true],
+  ['time, uncertain fields drawn', (r) => rangeOf(r, 'time_s'), (v) => v ? `${si(v[0], 's')} to ${si(v[1], 's')}` : '–'],
+  ['energy, uncertain fields drawn', (r) => rangeOf(r, 'energy_j'), (v) => v ? `${si(v[0], 'J')} to ${si(v[1], 'J')}` : '–'],
   ['average power', (r) => r.energy_j.total / r.time_s, (v) => si(v, 'W')],
 ];
 // What became of a figure, in a sign, a word and a colour.
@@ -93,38 +108,44 @@ function figures() {
   const modes = [...new Set(runs.map((r) => r.run.mode))];
   const columns = several ? modes.flatMap((mode) => runs.filter((r) => r.run.mode === mode)) : runs;
   const head = ['', ...columns.flatMap((r) => counterpart(r) ? [r.name, `against ${titles[0]}`] : [r.name])];
-  const rows = FIGURES.map(([name, value, text, less]) => {
+  // Ranges stand there where they were asked for.
+  const rows = FIGURES.filter(([, value, , less]) => less !== undefined || columns.some((r) => value(r.run) !== undefined)).map(([name, value, text, less]) => {
     const values = columns.map((r) => value(r.run));
     const best = less === undefined || several ? undefined : less ? Math.min(...values) : Math.max(...values);
     return [name, ...columns.flatMap((r, i) => {
-      const cell = element('td', { class: best !== undefined && values.length > 1 && values[i] === best ? 'better-run' : undefined }, text(values[i]));
+      const isBest = best !== undefined && values.length > 1 && values[i] === best;
+      const cell = element('td', { class: isBest ? 'better-run' : Array.isArray(values[i]) ? 'range' : undefined }, text(values[i]));
       const other = counterpart(r);
       // Cycles of different clocks are neither better nor worse.
       const clock = (run) => run.cycles / run.time_s;
       const same = !other || Math.abs(clock(other.run) / clock(r.run) - 1) < 1e-6;
       // What the other kind of chip does not have is neither more nor less.
       const alien = other && other.document.arch.kind !== r.document.arch.kind && (value(other.run) === 0 || values[i] === 0);
-      if (alien || (other && (values[i] === undefined || value(other.run) === undefined))) return [cell, element('td', { class: 'same' }, '–')];
+      if (alien || (other && (values[i] === undefined || Array.isArray(values[i]) || value(other.run) === undefined))) return [cell, element('td', { class: 'same' }, '–')];
       return other ? [cell, change(value(other.run), values[i], name === 'cycles' && !same ? undefined : less)] : [cell];
     })];
   });
-  part('Figures', table(head, rows), element('p', { class: 'faint' },
+  part('Figures', table(head, rows, [0]), element('p', { class: 'faint' },
     several ? `Signs say what became of the figure of ${titles[0]}: ▲ more, ▼ less, = the same.` : columns.length > 1 ? 'Bold: the better of the runs.' : ''));
-  const notes = runs.flatMap((r) => r.run.notes.map((n) => element('li', {}, `${r.name}: `, coded(n))));
-  if (notes.length) part('Notes of the compiler', element('ul', {}, notes));
+  const of = data.results.flatMap(({ document: d }) => [...d.speedup_notes || [], ...(d.against || {}).speedup_notes || [],
+    ...((d.against || {}).not_like_for_like || []).map((line) => `not like for like: ${line}`)]);
+  const notes = [...new Set(of)].map((line) => element('li', {}, coded(line)))
+    .concat(runs.flatMap((r) => r.run.notes.map((n) => element('li', {}, `${r.name}: `, coded(n)))));
+  if (notes.length) part('Remarks', element('ul', {}, notes));
 }
 
 // Rows of a name and pieces { name, value, fill, text }, as horizontal stacked bars.
 function bars(label, rows, says, text) {
   return picture((figure, W) => {
-    const narrow = W < 560, L = narrow ? 4 : 150, R = 90, step = narrow ? 52 : 34;
+    const longest = Math.max(...rows.map((row) => pen.measureText(row.name).width));
+    const narrow = W < 560, L = narrow ? 4 : Math.min(Math.max(150, longest + 14), W * 0.45), R = 90, step = narrow ? 52 : 34;
     const most = Math.max(1e-300, ...rows.map((row) => row.pieces.reduce((sum, p) => sum + p.value, 0)));
     const svg = shape('svg', { viewBox: `0 0 ${W} ${rows.length * step + 10}`, role: 'group', 'aria-label': label });
     rows.forEach((row, at) => {
       const y = at * step + (narrow ? 22 : 6);
       let x = L;
-      svg.append(narrow ? shape('text', { x: L, y: y - 6 }, cut(row.name, W / 7))
-        : shape('text', { x: L - 8, y: y + 16, 'text-anchor': 'end' }, cut(row.name, 20)));
+      svg.append(narrow ? shape('text', { x: L, y: y - 6 }, fit(row.name, W - L))
+        : shape('text', { x: L - 8, y: y + 16, 'text-anchor': 'end' }, fit(row.name, L - 12)));
       for (const piece of row.pieces) {
         const width = (W - L - R) * piece.value / most;
         svg.append(telling(shape('rect', { x, y, width: Math.max(width, 0.5), height: 22, fill: piece.fill, stroke: 'var(--paper)' }), says,
@@ -141,7 +162,8 @@ function traffic() {
   const size = (name) => Math.max(...runs.map((r) => { const t = r.run.traffic.by_tensor[name]; return t ? offChip(t) : 0; }));
   const shown = names.filter((n) => size(n) > 0).sort((a, b) => size(b) - size(a));
   if (!shown.length) return;
-  const named = shown.slice(0, 7), rest = shown.slice(7);
+  // Eight have a name each: one beyond the colours would be a rest of its own.
+  const most = shown.length === 8 ? 8 : 7, named = shown.slice(0, most), rest = shown.slice(most);
   const says = told();
   const none = { off_chip_read_bytes: 0, off_chip_write_bytes: 0 };
   const rows = runs.map((r) => {

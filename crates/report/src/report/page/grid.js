@@ -38,8 +38,9 @@ const SHARES = { 1: 'busy', 2: 'stalled_on_input', 3: 'stalled_on_output' };
 function gridOf(layouts, title) {
   const places = layouts.flatMap((layout) => layout.sections.map((section) => ({ layout, section, name: `${layout.mode}, ${section.name}` })));
   if (!places.length) return '';
-  // The costliest section first.
-  const cost = (p) => p.section.cycles * (p.section.repeat || 1);
+  // The costliest section first, of the fused run if there is one.
+  const isFused = places.some((p) => p.layout.mode === 'fused');
+  const cost = (p) => isFused && p.layout.mode !== 'fused' ? -1 : p.section.cycles * (p.section.repeat || 1);
   const costliest = places.reduce((most, p, i) => cost(p) > cost(places[most]) ? i : most, 0);
   let place = places[costliest], by = 0;
   const says = told();

@@ -55,6 +55,7 @@ function inputs() {
     made.command ? element('pre', { tabindex: 0 }, made.command) : '',
     made.inputs.map((input) => element('details', {}, element('summary', {}, input.name), element('pre', { tabindex: 0 }, input.text))),
     element('p', { class: 'faint' }, `made by ${made.generator}`)];
-  const saved = data.results.map((result, at) => ({ ...result, title: titles[at] })).filter((result) => result.made);
-  part('To repeat this', saved.map((result) => of(result.made, several ? result.title : '')), of(data.made, saved.length ? 'This page' : ''));
+  const saved = data.results.map((result, at) => ({ made: result.made, title: several ? titles[at] : '' }))
+    .concat(sheets.map((sheet) => ({ made: sheet.made, title: manySheets ? sheet.name : '' }))).filter((result) => result.made);
+  part('To repeat this', saved.map((result) => of(result.made, result.title)), of(data.made, saved.length ? 'This page' : ''));
 }

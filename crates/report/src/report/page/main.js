@@ -3,6 +3,7 @@
 document.body.append(hatches());
 if (data.points) lead();
 summary();
+if (sheets.length) sheetCards();
 body.append(index);
 if (data.points) points();
 if (runs.length) {
@@ -20,5 +21,9 @@ if (data.layouts.length) grid();
 if (runs.length) {
   energy();
   sections();
+}
+if (sheets.length) {
+  sheetFigures();
+  sheets.forEach(sheetParts);
 }
 inputs();

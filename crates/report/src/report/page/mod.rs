@@ -3,23 +3,33 @@
 //! The page is drawn by plain scripts (`*.js` beside this file) as SVG, from the JSON of results and layouts. Data reach
 //! the page as text only: nothing from an input file becomes markup.
 
+mod checks;
+mod kinds;
 mod layout;
+mod pods;
 mod points;
 mod saved;
+mod sheet;
+mod summary;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::layout::{BufferLayout, Layout, LinkLoads, SectionLayout, StageLayout, UnitShares};
 pub use self::points::{BestRow, Points, View};
+use self::sheet::{Picture, Sheet};
+use super::describe::counted;
 use super::document::Document;
 use super::waterfall::Waterfall;
+use super::write::File;
 use rdusim_base::diagnostics::{printable, steers};
 
+/// How far results of all kinds are from measurements: it changes, so that the page names where it stands.
+const ACCURACY: &str = "How far results are from measurements: docs/accuracy.md; `rdusim validate` measures it again.";
 const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 /// `main.js` draws, so what it calls stands before it.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 11] = [
     include_str!("base.js"),
     include_str!("figures.js"),
     include_str!("timeline.js"),
@@ -27,6 +37,7 @@ const SCRIPTS: [&str; 10] = [
     include_str!("roofline.js"),
     include_str!("waterfall.js"),
     include_str!("grid.js"),
+    include_str!("sheet.js"),
     include_str!("points.js"),
     include_str!("inputs.js"),
     include_str!("main.js"),
@@ -40,11 +51,14 @@ const MOST_LAYOUT_BYTES: usize = 1_300_000;
 pub struct Page {
     /// How the page was made.
     made: Made,
+    accuracy: &'static str,
     results: Vec<PageResult>,
     layouts: Vec<Layout>,
     /// Sections whose units and links are left out, so that the page does not become too large.
     sections_left_out: usize,
     waterfalls: Vec<Waterfall>,
+    /// Results that are no runs of a workload.
+    sheets: Vec<PageSheet>,
     #[serde(skip_serializing_if = "Option::is_none")]
     points: Option<Points>,
 }
@@ -56,6 +70,28 @@ struct PageResult {
     /// Where the result was made by another command than the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     made: Option<Made>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct PageSheet {
+    /// What tells it from others on the page.
+    name: String,
+    sheet: Sheet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<Made>,
+}
+
+/// A saved result and what lies beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct SavedResult<'a> {
+    /// What it is called on the page.
+    pub title: &'a str,
+    /// The result as JSON.
+    pub json: &'a str,
+    /// `layout.json` ([`Page::beside`]).
+    pub layout: Option<&'a str>,
+    /// `results.csv` of a study.
+    pub table: Option<&'a str>,
 }
 
 /// What a reader needs to make a result or a page again.
@@ -86,6 +122,9 @@ pub struct PageInput {
 struct Beside {
     made: Made,
     layouts: Vec<Layout>,
+    /// Pictures of a result without a grid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pictures: Vec<Picture>,
 }
 
 impl Made {
@@ -98,31 +137,52 @@ impl Made {
 impl Page {
     /// A page without results.
     pub fn new(made: Made) -> Self {
-        Self { made, ..Self::default() }
+        Self { made, accuracy: ACCURACY, ..Self::default() }
     }
 
-    /// Adds a result and the layouts of its runs.
-    pub fn add(&mut self, title: &str, document: &Document, layouts: Vec<Layout>) {
+    /// Adds a result and the layouts of its runs; of two chips both, in the order of the document.
+    pub fn add(&mut self, title: &str, document: &Document, layouts: impl IntoIterator<Item = Vec<Layout>>) {
         let document = serde_json::to_value(document).expect("strings, numbers and string-keyed maps always serialise");
-        self.push(title, document, None, layouts);
+        let mut layouts = layouts.into_iter();
+        let (first, second) = saved::sides(document);
+        let title = if second.is_some() { saved::chip(&first) } else { title.to_owned() };
+        self.push(&title, first, None, layouts.next().unwrap_or_default());
+        if let Some(second) = second {
+            self.push(&saved::chip(&second), second, None, layouts.next().unwrap_or_default());
+        }
     }
 
-    /// Adds a result from its JSON text, and what lies beside it ([`Page::beside`]) if there is something.
+    /// Adds a result of any kind, and what lies beside it.
     ///
     /// # Errors
-    /// What of either is missing, unknown or of another type, and where.
-    pub fn add_saved(&mut self, title: &str, result: &str, beside: Option<&str>) -> Result<(), SavedError> {
-        let document = saved::read(result).map_err(SavedError::Result)?;
-        let (made, layouts) = match beside {
-            Some(text) => {
-                let beside: Beside =
-                    serde_json::from_str(text).map_err(|error| SavedError::Layouts(error.to_string()))?;
-                beside.layouts.iter().try_for_each(Layout::check).map_err(SavedError::Layouts)?;
-                (Some(beside.made), beside.layouts)
-            }
-            None => (None, Vec::new()),
+    /// What of it is missing, unknown or of another type, and where.
+    pub fn add_saved(&mut self, saved: SavedResult<'_>) -> Result<(), SavedError> {
+        let beside: Option<Beside> = match saved.layout {
+            Some(text) => Some(serde_json::from_str(text).map_err(|error| SavedError::Layouts(error.to_string()))?),
+            None => None,
         };
-        self.push(title, document, made, layouts);
+        let (made, layouts, pictures) =
+            beside.map_or_else(Default::default, |beside| (Some(beside.made), beside.layouts, beside.pictures));
+        layouts.iter().try_for_each(Layout::check).map_err(SavedError::Layouts)?;
+        if summary::is_one(saved.json) {
+            if self.points.is_some() {
+                return Err(SavedError::Result("a second study, and a page shows one".to_owned()));
+            }
+            self.points = Some(summary::points(saved.json, saved.table).map_err(SavedError::Result)?);
+            return Ok(());
+        }
+        if let Some(sheet) = kinds::read(saved.json) {
+            let sheet = Sheet { pictures, ..sheet.map_err(SavedError::Result)? };
+            self.sheets.push(PageSheet { name: saved.title.to_owned(), sheet, made });
+            return Ok(());
+        }
+        let (first, second) = saved::read(saved.json).map_err(SavedError::Result)?;
+        let title = if second.is_some() { saved::chip(&first) } else { saved.title.to_owned() };
+        let (of_first, of_second) = layouts.into_iter().partition(|layout| layout.result == 0);
+        self.push(&title, first, made, of_first);
+        if let Some(second) = second {
+            self.push(&saved::chip(&second), second, None, of_second);
+        }
         Ok(())
     }
 
@@ -149,14 +209,16 @@ impl Page {
 
     /// How the page was made, and the layouts of its results, as JSON text, which [`Page::add_saved`] reads.
     pub fn beside(&self) -> String {
-        let beside = Beside { made: self.made.clone(), layouts: self.layouts.clone() };
+        let pictures = self.sheets.iter().flat_map(|of| of.sheet.pictures.iter().cloned()).collect();
+        let beside = Beside { made: self.made.clone(), layouts: self.layouts.clone(), pictures };
         let mut text = serde_json::to_string(&beside).expect("strings and numbers always serialise");
         text.push('\n');
         text
     }
 
-    /// Leaves out the units and links of the shortest sections until the rest is small enough.
+    /// Leaves out pictures, and the units and links of the shortest sections, until the rest is small enough.
     fn fit(&mut self) {
+        self.sheets.iter_mut().for_each(|of| fit_pictures(&mut of.sheet));
         let mut sections: Vec<(u64, usize, usize, usize)> = Vec::new();
         for (at, layout) in self.layouts.iter().enumerate() {
             for (place, section) in layout.sections.iter().enumerate() {
@@ -189,10 +251,11 @@ impl Page {
             let part = |key: &str| result.document[key]["name"].as_str().unwrap_or_default().to_owned();
             format!("{} on {}", part("workload"), part("arch"))
         };
-        let title = match (&self.results[..], &self.points) {
-            ([], Some(points)) => points.name.clone(),
-            ([], None) => "rdusim".to_owned(),
-            (results, _) => results.iter().map(name).collect::<Vec<_>>().join("; "),
+        let names = self.results.iter().map(name).chain(self.sheets.iter().map(|of| of.sheet.title.clone()));
+        let title = match (names.collect::<Vec<String>>(), &self.points) {
+            (names, Some(points)) if names.is_empty() => points.name.clone(),
+            (names, None) if names.is_empty() => "rdusim".to_owned(),
+            (names, _) => names.join("; "),
         };
         // In this order: data may hold any of the other marks as text.
         let frame = FRAME.replace("{{STYLE}}", STYLE).replace("{{SCRIPT}}", &SCRIPTS.join("\n"));
@@ -200,6 +263,48 @@ impl Page {
         let (middle, tail) = rest.split_once("{{DATA}}").unwrap_or((rest, ""));
         [head, &escaped(&title), middle, &inert(&data), tail].concat()
     }
+}
+
+/// Most bytes of the pictures of a result in a page.
+const MOST_PICTURE_BYTES: usize = 900_000;
+
+/// Leaves out pictures that a page has no room for, and says so.
+fn fit_pictures(sheet: &mut Sheet) {
+    let (mut room, all) = (MOST_PICTURE_BYTES, sheet.pictures.len());
+    sheet.pictures.retain(|picture| {
+        let rest = room.checked_sub(picture.svg.len());
+        room = rest.unwrap_or(room);
+        rest.is_some()
+    });
+    let left_out = all - sheet.pictures.len();
+    if left_out > 0 {
+        let pictures = counted(left_out, "picture");
+        sheet.remarks.push(format!("{pictures} too large for this page: the SVG files of `--out` are whole"));
+    }
+}
+
+/// `layout.json` and `report.html` of a result that is no run of a workload, from its other files: the first JSON among them and the
+/// pictures.
+///
+/// # Errors
+/// A result that is none.
+pub fn page_of(files: &[File], made: Made) -> Result<[File; 2], SavedError> {
+    let text = |file: &File| String::from_utf8_lossy(&file.bytes).into_owned();
+    let json = files.iter().find(|file| file.name.strip_suffix(".json").is_some()).map(text).unwrap_or_default();
+    let sheet = kinds::read(&json).unwrap_or_else(|| Err("of no kind that has a page".to_owned()));
+    let pictures = files.iter().filter_map(|file| {
+        let name = file.name.strip_suffix(".svg")?.to_owned();
+        // The bars of the sheet show the same.
+        let is_drawn = name == "time" || name.starts_with("sensitivity-");
+        (!is_drawn).then(|| Picture { name, svg: text(file) })
+    });
+    let sheet = Sheet { pictures: pictures.collect(), ..sheet.map_err(SavedError::Result)? };
+    let mut page = Page::new(made);
+    page.sheets.push(PageSheet { name: sheet.title.clone(), sheet, made: None });
+    Ok([
+        File { name: "layout.json".to_owned(), bytes: page.beside().into_bytes() },
+        File { name: "report.html".to_owned(), bytes: page.html().into_bytes() },
+    ])
 }
 
 /// JSON that no reader of HTML takes for markup: `<` only ever stands in its strings.
@@ -269,12 +374,27 @@ mod tests {
     #[test]
     fn a_result_that_is_none_is_refused() {
         let mut page = Page::default();
-        let refused = |page: &mut Page, text: &str| match page.add_saved("a", text, None) {
+        let refused = |page: &mut Page, text: &str| match page.add_saved(SavedResult {
+            title: "a",
+            json: text,
+            layout: None,
+            table: None,
+        }) {
             Ok(()) => String::new(),
             Err(error) => error.to_string(),
         };
         assert!(refused(&mut page, "{").contains("line 1 column 1"));
         assert!(refused(&mut page, "{\"schema\": 1}").contains("missing field `arch`"));
+    }
+
+    #[test]
+    fn large_pictures_are_left_out_and_named() {
+        let picture = |name: &str, bytes: usize| Picture { name: name.to_owned(), svg: "x".repeat(bytes) };
+        let pictures = vec![picture("a", 10), picture("b", MOST_PICTURE_BYTES), picture("c", 20)];
+        let mut sheet = Sheet { pictures, ..Sheet::default() };
+        fit_pictures(&mut sheet);
+        assert_eq!(sheet.pictures.iter().map(|of| of.name.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+        assert!(sheet.remarks[0].starts_with("1 picture too large"), "{:?}", sheet.remarks);
     }
 
     #[test]

@@ -45,7 +45,7 @@ function overTime() {
     const svg = shape('svg', { viewBox: `0 0 ${W} ${H}`, role: 'group', 'aria-label': `${kind.name} over time` });
     runs.forEach((r, at) => {
       const top = at * step + 24, foot = top + panel;
-      svg.append(shape('text', { x: L, y: top - 7 }, cut(r.name, (W - L) / 8)));
+      svg.append(shape('text', { x: L, y: top - 7 }, fit(r.name, W - L)));
       for (const share of [0, 0.5, 1]) {
         const y = foot - share * panel;
         svg.append(shape('line', { x1: L, x2: W - R, y1: y, y2: y, stroke: 'var(--line)' }),

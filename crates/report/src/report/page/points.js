@@ -24,6 +24,11 @@ function labels(columns) {
 }
 
 function lead() {
+  // What the gaps of both runs, or uncertain fields, allow.
+  const range = (column, row) => [['_least', '_most', 'as the gaps allow'], ['_p5', '_p95', 'as the chip file’s uncertain fields allow']].map(([low, high, why]) => {
+    const ends = [low, high].map((end) => row[columns.indexOf(column + end)]);
+    return ends.every((end) => typeof end === 'number') ? ` (${shown(column, ends[0])} to ${shown(column, ends[1])}, ${why})` : '';
+  }).join('');
   const { name, columns, best, rows, axes, all, lead: lines } = data.points;
   const names = labels(columns);
   body.append(element('h1', {}, name));
@@ -33,7 +38,7 @@ function lead() {
     const at = columns.indexOf(found.column), row = rows[found.row];
     line.append(element('strong', {}, shown(found.column, row[at])), element('span', {},
       `${found.maximize ? 'most' : 'least'} ${found.column}${found.subject_to ? ` with ${found.subject_to}` : ''}: `
-      + row.slice(0, axes).map((v, c) => `${names[c]} ${shown(columns[c], v)}`).join(', ')));
+      + row.slice(0, axes).map((v, c) => `${names[c]} ${shown(columns[c], v)}`).join(', ') + range(found.column, row)));
   } else line.append(element('strong', {}, whole(all)), element('span', {}, 'points'));
   body.append(line, ...lines.map((text) => element('p', { class: 'faint' }, text)));
 }
@@ -254,7 +259,9 @@ function points() {
         return down ? -less || 0 : less || 0;
       });
       const head = columns.map((name, c) => {
-        const button = element('button', { type: 'button', class: 'sort', title: name }, `${names[c]}${by === c ? (down ? ' ▼' : ' ▲') : ''}`);
+        // Names may be broken behind their signs.
+        const words = names[c].split(/(?<=[._])/).flatMap((piece) => [piece, element('wbr')]);
+        const button = element('button', { type: 'button', class: 'sort', title: name }, words, by === c ? (down ? ' ▼' : ' ▲') : '');
         button.addEventListener('click', () => { down = by === c && !down; by = c; draw(); holder.querySelectorAll('button.sort')[c].focus(); });
         return button;
       });

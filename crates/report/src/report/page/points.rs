@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 /// Most bytes of rows in a page; of more points an even choice is shown.
@@ -51,10 +51,10 @@ pub struct BestRow {
 }
 
 /// A picture of the points; columns by name.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct View {
     /// `lines`, `heat` or `pareto`.
-    pub kind: &'static str,
+    pub kind: String,
     /// Its heading.
     pub title: String,
     /// Across.
@@ -62,7 +62,7 @@ pub struct View {
     /// Up.
     pub y: String,
     /// Of `heat`, what is shown as colour; of others, what tells the series apart.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub colour: Option<String>,
 }
 

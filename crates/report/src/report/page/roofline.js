@@ -31,14 +31,14 @@ function roofline() {
   const y0 = 10 ** Math.floor(Math.log10(Math.min(...ys)) - 0.1), y1 = 10 ** Math.ceil(Math.log10(Math.max(...ys)) + 0.05);
   const says = told();
   const figure = picture((place, W) => {
-    const H = Math.min(400, Math.max(280, W * 0.5)), L = W < 560 ? 52 : 70, R = 30, T = 20, B = 46;
+    const H = Math.min(400, Math.max(280, W * 0.5)), L = W < 560 ? 62 : 70, R = 30, T = 20, B = 46;
     const shownAt = [];
     const x = (v) => L + (W - L - R) * Math.log(v / x0) / Math.log(x1 / x0);
     const y = (v) => H - B - (H - B - T) * Math.log(v / y0) / Math.log(y1 / y0);
     const svg = shape('svg', { viewBox: `0 0 ${W} ${H}`, role: 'group', 'aria-label': 'Roofline' });
     for (const t of logTicks(x0, x1)) svg.append(
       shape('line', { class: 'grid', x1: x(t), x2: x(t), y1: T, y2: H - B }),
-      shape('text', { x: x(t), y: H - B + 17, 'text-anchor': 'middle', class: 'faint' }, t >= 1 ? whole(t) : String(t)));
+      shape('text', { x: Math.min(x(t), W - pen.measureText(whole(t)).width / 2 - 2), y: H - B + 17, 'text-anchor': 'middle', class: 'faint' }, t >= 1 ? whole(t) : String(t)));
     for (const t of logTicks(y0, y1)) svg.append(
       shape('line', { class: 'grid', x1: L, x2: W - R, y1: y(t), y2: y(t) }),
       shape('text', { x: L - 8, y: y(t) + 4, 'text-anchor': 'end', class: 'faint' }, t >= 1 ? whole(t) : String(t)));

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::document::SCHEMA;
 use super::super::waterfall::Waterfall;
@@ -22,6 +23,13 @@ struct Needed {
     speedup_over_epilogue: Option<f64>,
     off_chip_traffic_ratio: Option<f64>,
     waterfall: Option<Waterfall>,
+    against: Option<NeededAgainst>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NeededAgainst {
+    arch: NeededArch,
+    runs: Vec<NeededRun>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -109,25 +117,60 @@ struct NeededStage {
     mapping: String,
 }
 
-/// Reads a saved result.
+/// Reads a saved result; of `--against` that of the second chip too.
 ///
 /// # Errors
 /// What is missing or of another type, with line and column; a schema of another version; no runs.
-pub(super) fn read(text: &str) -> Result<serde_json::Value, String> {
+pub(super) fn read(text: &str) -> Result<(Value, Option<Value>), String> {
     let needed: Needed = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if needed.schema != SCHEMA {
         return Err(format!("schema {}, expected {SCHEMA}", needed.schema));
     }
-    if needed.runs.is_empty() {
+    if needed.runs.is_empty() || needed.against.as_ref().is_some_and(|against| against.runs.is_empty()) {
         return Err("no runs, expected one or two".to_owned());
     }
     if let Some(waterfall) = &needed.waterfall {
         waterfall.check()?;
     }
-    let mut result: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let first: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    Ok(sides(first))
+}
+
+/// The results of both chips of a document: the page shows each as it shows a result of its own.
+pub(super) fn sides(mut first: Value) -> (Value, Option<Value>) {
+    let Some(object) = first.as_object_mut() else { return (first, None) };
     // The page has the texts of the inputs, and is to be small.
-    if let Some(object) = result.as_object_mut() {
-        object.remove("inputs");
+    object.remove("inputs");
+    for run in object.get_mut("runs").and_then(Value::as_array_mut).into_iter().flatten() {
+        without_draws(run);
     }
-    Ok(result)
+    let second = object.get("against").and_then(Value::as_object).cloned().map(|mut second| {
+        for run in second.get_mut("runs").and_then(Value::as_array_mut).into_iter().flatten() {
+            without_draws(run);
+        }
+        // What compares both chips stands with the first.
+        for key in ["speedups", "speedups_range", "speedup_notes", "not_like_for_like"] {
+            second.remove(key);
+        }
+        for key in ["schema", "workload"] {
+            second.insert(key.to_owned(), object[key].clone());
+        }
+        Value::Object(second)
+    });
+    if let Some(against) = object.get_mut("against").and_then(Value::as_object_mut) {
+        against.remove("runs");
+    }
+    (first, second)
+}
+
+/// Ranges stay; the draws that they are of are many.
+fn without_draws(run: &mut Value) {
+    if let Some(ranges) = run.get_mut("ranges").and_then(Value::as_object_mut) {
+        ranges.remove("draws");
+    }
+}
+
+/// The name of a result's chip.
+pub(super) fn chip(document: &Value) -> String {
+    document["arch"]["name"].as_str().unwrap_or_default().to_owned()
 }

@@ -19,7 +19,7 @@ function waterfall(fall, name) {
     const svg = shape('svg', { viewBox: `0 0 ${W} ${rows.length * step + 10}`, role: 'group', 'aria-label': fall.title });
     rows.forEach((row, at) => {
       const y = at * step + (narrow ? 22 : 6);
-      svg.append(narrow ? shape('text', { x: L, y: y - 5 }, cut(row.label, W / 7)) : shape('text', { x: L - 8, y: y + 16, 'text-anchor': 'end' }, cut(row.label, 28)));
+      svg.append(narrow ? shape('text', { x: L, y: y - 5 }, fit(row.label, W - L)) : shape('text', { x: L - 8, y: y + 16, 'text-anchor': 'end' }, fit(row.label, L - 12)));
       svg.append(telling(shape('rect', { x: x(row.low), y, width: Math.max(1.5, x(row.high) - x(row.low)), height: 22, fill: row.fill }), says, row.told));
       svg.append(shape('text', { x: x(row.high) + 6, y: y + 16 }, row.text));
       // Where the next bar starts.

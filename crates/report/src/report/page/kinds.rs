@@ -1,0 +1,27 @@
+//! Kinds of results that have a sheet, told apart by their keys.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::sheet::Sheet;
+use super::{checks, pods};
+
+/// The sheet of a result; nothing of runs of a workload, and of what is no JSON object.
+pub(super) fn read(text: &str) -> Option<Result<Sheet, String>> {
+    // What is no object, and what is no JSON, is refused as a result of runs would be.
+    let keys: IndexMap<String, Value> = serde_json::from_str(text).ok()?;
+    let has = |key: &str| keys.contains_key(key);
+    let phase = keys.get("phase").and_then(Value::as_str);
+    Some(match phase {
+        Some("training") if has("candidates") => pods::search(text),
+        Some("training") => pods::training(text),
+        Some("prefill" | "decode") => pods::serving(text),
+        Some("requests") => pods::requests(text),
+        _ if has("modes") && has("fidelity") => checks::explanation(text),
+        _ if has("certificate") => checks::certificate(text),
+        _ if has("passed") && has("max_rel_error") => checks::verification(text),
+        _ if has("passed") && has("products") => checks::verification_of_tiles(text),
+        _ if has("sets") && !has("arch") => checks::validation(text),
+        _ => return None,
+    })
+}

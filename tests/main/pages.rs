@@ -1,0 +1,210 @@
+//! Every kind of result has a page: its structure without a browser, and what a browser makes of it at the width of a desk and of a
+//! phone.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::page::{rdusim, read};
+
+/// A kind of result: its name, the command, the file that `report` takes, and the headline's unit or word.
+struct Kind {
+    name: &'static str,
+    command: &'static str,
+    result: &'static str,
+    headline: &'static str,
+}
+
+const KINDS: [Kind; 9] = [
+    Kind {
+        name: "training",
+        command: "pod dgx-a100 --model gpt-13b --phase training --parallel tp=8,pp=2 --batch 16 --seq 2048 --mtbf-h 1000 \
+                  --checkpoint-s 60",
+        result: "result.json",
+        headline: " s",
+    },
+    Kind {
+        name: "search",
+        command: "pod dgx-a100 --model gpt-13b --phase training --chips 16 --batch 16 --search --parallel recompute=full",
+        result: "result.json",
+        headline: " s",
+    },
+    Kind {
+        name: "prefill",
+        command: "pod dgx-h100 --model llama2-7b --phase prefill --parallel tp=2 --batch 4 --seq 512",
+        result: "result.json",
+        headline: "ms",
+    },
+    Kind {
+        name: "decode",
+        command: "pod dgx-h100 --model llama3-70b --phase decode --parallel tp=8 --batch 4 --seq 1024 --draft llama3-8b --speculate 4 \
+                  --accept 0.75",
+        result: "result.json",
+        headline: "ms",
+    },
+    Kind {
+        name: "requests",
+        command: "pod dgx-a100 --model llama3-8b --phase requests --parallel tp=1 --batch 8 --arrivals 2 --requests 20",
+        result: "result.json",
+        headline: "tokens/s",
+    },
+    Kind {
+        name: "explain",
+        command: "explain --mode fused --arch plasticine --workload tiny-mlp --uncertainty",
+        result: "explain.json",
+        headline: "µs",
+    },
+    Kind {
+        name: "verify",
+        command: "verify --arch plasticine --workload tiny-mlp",
+        result: "verify.json",
+        headline: "passed",
+    },
+    Kind {
+        name: "model",
+        command: "compare --arch a100 --workload llama2-7b-decode --against h100 --uncertainty --samples 2",
+        result: "result.json",
+        headline: "",
+    },
+    Kind {
+        name: "two",
+        command: "compare --arch sn10 --workload tiny-mlp --against plasticine --uncertainty --samples 2",
+        result: "result.json",
+        headline: "",
+    },
+];
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn ran(words: &[&str]) {
+    let (code, message) = rdusim(words);
+    assert_eq!(code, Some(0), "{words:?}: {message}");
+}
+
+/// The page of a kind as `--out` writes it, and as `report` makes it of the saved result.
+fn pages(place: &Path, kind: &Kind) -> [PathBuf; 2] {
+    let out = place.join(kind.name);
+    let words: Vec<&str> = kind.command.split_whitespace().collect();
+    let directory = text(&out);
+    ran(&[&words[..], &["--out", &directory]].concat());
+    let again = place.join(format!("{}-again.html", kind.name));
+    ran(&["report", &text(&out.join(kind.result)), "--out", &text(&again)]);
+    [out.join("report.html"), again]
+}
+
+/// What a page draws.
+fn data(page: &Path) -> Value {
+    let html = std::fs::read_to_string(page).expect("the page");
+    let (_, rest) = html.split_once("id=\"data\">").expect("data");
+    let (json, _) = rest.split_once("</script>").expect("an end");
+    serde_json::from_str(json).expect("JSON")
+}
+
+#[test]
+fn every_kind_of_result_has_a_page() {
+    let place = tempfile::tempdir().expect("a directory");
+    for kind in &KINDS {
+        let [written, again] = pages(place.path(), kind).map(|page| data(&page));
+        for key in ["results", "waterfalls", "layouts", "points"] {
+            let without_titles = |data: &Value| match data[key].as_array() {
+                Some(list) => list.iter().map(|of| of.get("document").unwrap_or(of).clone()).collect(),
+                None => vec![data[key].clone()],
+            };
+            assert_eq!(without_titles(&written), without_titles(&again), "{}: {key}", kind.name);
+        }
+        let (sheet, same) = (&written["sheets"][0]["sheet"], &again["sheets"][0]["sheet"]);
+        assert_eq!(sheet, same, "{}", kind.name);
+        assert!(written["accuracy"].as_str().is_some_and(|line| line.contains("docs/accuracy.md")));
+        if kind.headline.is_empty() {
+            assert_eq!(written["results"].as_array().map(Vec::len), Some(2), "{}: both systems", kind.name);
+            let range = &written["results"][0]["document"]["uncertainty"]["against"]["speedups"];
+            assert!(range["fused"].is_array() || range["kbk"].is_array(), "{}: {range}", kind.name);
+            continue;
+        }
+        let headline = sheet["headline"].as_str().unwrap_or_default();
+        assert!(headline.ends_with(kind.headline), "{}: {headline}", kind.name);
+        let full = |key: &str| sheet[key].as_array().is_some_and(|list| !list.is_empty());
+        assert!(full("figures") && full("tables"), "{}: {sheet}", kind.name);
+        assert!(kind.name == "verify" || full("bars"), "{}", kind.name);
+        assert!(sheet["verdict"].as_str().is_some_and(|verdict| verdict.len() > 20), "{}", kind.name);
+        assert!(!written["made"]["inputs"].as_array().is_some_and(Vec::is_empty), "{}: its inputs", kind.name);
+    }
+    let sheet_of = |name: &str| data(&place.path().join(name).join("report.html"))["sheets"][0]["sheet"].clone();
+    let pictures = |name: &str| -> Vec<String> {
+        let list = sheet_of(name)["pictures"].as_array().cloned().unwrap_or_default();
+        list.iter().filter_map(|of| of["name"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(pictures("training"), ["timeline"]);
+    assert_eq!(pictures("requests"), ["throughput", "token", "memory", "requests", "latency"]);
+    // A range beside the headline, and what failures leave.
+    let lines = sheet_of("training")["lines"].to_string();
+    assert!(lines.contains("no less than") && lines.contains("Goodput"), "{lines}");
+    assert!(sheet_of("explain")["lines"].to_string().contains("with one assumption of the chip file varied"));
+    // Two results of one kind are compared, and any others stand beside them.
+    let results = ["training", "search", "decode"].map(|name| text(&place.path().join(name).join("result.json")));
+    let page = text(&place.path().join("three.html"));
+    ran(&["report", &results[0], &results[1], &results[2], "--out", &page]);
+    assert_eq!(data(Path::new(&page))["sheets"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn certificates_studies_and_validations_have_a_page() {
+    let place = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| text(&place.path().join(name));
+    ran(&["prove", "--arch", "plasticine", "--workload", "tiny-mlp", "--out", &at("proof.json")]);
+    ran(&["report", &at("proof.json"), "--out", &at("proof.html")]);
+    let sheet = &data(&place.path().join("proof.html"))["sheets"][0]["sheet"];
+    assert!(sheet["verdict"].as_str().is_some_and(|verdict| verdict.contains("no mapping takes less than")), "{sheet}");
+
+    ran(&["report", "reports/validation/validation.json", "--out", &at("validation.html")]);
+    assert!(data(&place.path().join("validation.html"))["sheets"][0]["sheet"]["tables"][0]["rows"].is_array());
+
+    crate::page::swept(place.path());
+    let made = data(&place.path().join("swept/report.html"));
+    ran(&["report", &at("swept/summary.json"), "--out", &at("again.html")]);
+    assert_eq!(data(&place.path().join("again.html"))["points"], made["points"]);
+    // Without the table the points that stand out are there, and the page says so.
+    std::fs::copy(place.path().join("swept/summary.json"), place.path().join("alone.json")).expect("copied");
+    ran(&["report", &at("alone.json"), "--out", &at("alone.html")]);
+    let points = &data(&place.path().join("alone.html"))["points"];
+    assert!(points["lead"].to_string().contains("results.csv"), "{points}");
+}
+
+#[test]
+fn what_is_no_result_is_refused() {
+    let place = tempfile::tempdir().expect("a directory");
+    let refused = |name: &str, json: &str| {
+        let file = place.path().join(name);
+        std::fs::write(&file, json).expect("written");
+        let (code, message) = rdusim(&["report", &text(&file)]);
+        assert_eq!(code, Some(2), "{message}");
+        assert!(message.contains(name) && message.contains("of compare, run, pod"), "{message}");
+        message
+    };
+    assert!(refused("a.json", "{\"phase\": \"training\"}").contains("missing field"));
+    assert!(refused("b.json", "{\"phase\": \"requests\", \"schema\": 1}").contains("missing field `system`"));
+    assert!(refused("c.json", "[1, 2]").contains("expected"));
+    assert!(refused("d.json", "{\"study\": 1, \"columns\": []}").contains("invalid type"));
+    assert!(refused("e.json", "{\"modes\": [], \"fidelity\": \"event\"}").contains("missing field"));
+}
+
+/// Needs Chromium, as the other tests of pages in a browser.
+#[test]
+fn pages_fit_a_desk_and_a_phone() {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut all: Vec<PathBuf> = KINDS.iter().map(|kind| pages(place.path(), kind)[0].clone()).collect();
+    all.push(crate::page::swept(place.path()));
+    for page in &all {
+        for window in ["1280,1000", "390,900"] {
+            let Some(body) = read(place.path(), page, "widths", window) else {
+                assert!(std::env::var("RDUSIM_BROWSER").is_err(), "the browser of RDUSIM_BROWSER does not start");
+                println!("skipped: no chromium here, so no page was read in a browser");
+                return;
+            };
+            let lines = body.lines().filter(|line| line.contains("ok ")).count();
+            assert!(lines >= 6, "{} at {window}: {body}", page.display());
+        }
+    }
+}
