@@ -9,14 +9,18 @@ docs/python.md is the guide.
 """
 
 from ._analyses import (
+    Difference,
     Explanation,
+    Map,
     Proof,
     Result,
     Validation,
     Verdict,
     builtins,
     compare,
+    diff,
     explain,
+    map,
     prove,
     run,
     validate,
@@ -26,7 +30,7 @@ from ._errors import DeadlockError, FileError, InputError, LimitError, MismatchE
 from ._inputs import Chip, Graph, Workload, from_torch
 from ._native import __version__
 from ._picture import Picture
-from ._pods import Pod, pod, pod_requests, pod_search
+from ._pods import Pod, pod, pod_requests, pod_search, serve
 from ._search import Search, search
 from ._study import Study, Table, merge, sweep
 from ._view import Run, Section, View
@@ -34,11 +38,13 @@ from ._view import Run, Section, View
 __all__ = [
     "Chip",
     "DeadlockError",
+    "Difference",
     "Explanation",
     "FileError",
     "Graph",
     "InputError",
     "LimitError",
+    "Map",
     "MismatchError",
     "Picture",
     "Pod",
@@ -58,8 +64,10 @@ __all__ = [
     "__version__",
     "builtins",
     "compare",
+    "diff",
     "explain",
     "from_torch",
+    "map",
     "merge",
     "pod",
     "pod_requests",
@@ -67,6 +75,7 @@ __all__ = [
     "prove",
     "run",
     "search",
+    "serve",
     "sweep",
     "validate",
     "verify",

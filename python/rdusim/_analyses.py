@@ -253,6 +253,34 @@ def explain(
     return Explanation(*_native.explain(asked, told(progress, "explaining")))
 
 
+class Difference(_Json):
+    """What changed between two results, and why. Keys as of ``rdusim diff --format json``."""
+
+
+def diff(a: Result, b: Result) -> Difference:
+    """Says what changed from one result of ``compare`` or ``run`` to another: inputs, figures, sections. Errors: ``InputError``."""
+    return Difference(*_native.diff(a.to_json(), b.to_json()))
+
+
+class Map(_Json):
+    """A mapping with names and coordinates: units, buffers, routes. Keys as of ``rdusim map --format json``."""
+
+
+def map(  # noqa: A001 - the name of the command
+    chip: ChipLike,
+    workload: WorkloadLike,
+    mode: Mode = "fused",
+    *,
+    fidelity: Fidelity = "event",
+    mapping: Mapping_ = "ideal",
+    effort: Effort = "normal",
+    seed: int = 0,
+) -> Map:
+    """Says how a workload is placed and routed on the chip, in one mode. Arguments and errors as of ``compare``."""
+    asked = request(chip, workload, modes=[mode], fidelity=fidelity, mapping=mapping, effort=effort, seed=seed)
+    return Map(*_native.map(asked))
+
+
 class Verdict(_Json):
     """Whether configurations compute what the graph says. Keys as of ``rdusim verify --format json``."""
 

@@ -82,10 +82,16 @@ class _Input:
 class Chip(_Input):
     """A chip: a built-in name (``sn10``, ``sn40l``, ``a100``), the path of a TOML file, TOML text, or a dict.
 
-    It is read when something runs on it, or by ``info``. Errors: ``InputError``.
+    A name or path that is neither is refused at once, with the names that are built in; the file is checked when something runs on it,
+    or by ``info``. Errors: ``InputError``.
     """
 
     _root, _kind = "arch", "chip"
+
+    def __init__(self, source: str | os.PathLike[str] | Mapping[str, Any], *, name: str | None = None) -> None:
+        super().__init__(source, name=name)
+        if self._text is None and _native.text_of(self._name) is None:
+            _native.chip_json(json.dumps({"arch": self._input(), "sets": []}))
 
     def with_(self, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Chip:
         """The chip with fields changed. Paths are those of the file, ``__`` for ``.``:

@@ -6,7 +6,7 @@ from _typeshed import SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 
-__all__ = ["__version__", "Collector", "Runs", "Study", "Table", "builtins", "check_proof", "chip_json", "compare", "explain", "import_text", "line_content", "line_of", "model_text", "pod", "pod_requests", "pod_search", "prove", "text_of", "to_toml", "validate", "verify", "workload_json"]
+__all__ = ["__version__", "Collector", "Runs", "Study", "Table", "builtins", "check_proof", "chip_json", "compare", "diff", "explain", "import_text", "line_content", "line_of", "map", "model_text", "pod", "pod_requests", "pod_search", "prove", "text_of", "to_toml", "validate", "verify", "workload_json"]
 
 __version__: Final[str]
 """
@@ -146,6 +146,11 @@ def compare(request: str, progress: Any | None = None) -> Runs:
     Runs a workload in some modes.
     """
 
+def diff(a: str, b: str) -> tuple[str, str]:
+    """
+    What changed between two results of `compare` or `run`, given as their JSON: JSON and text.
+    """
+
 def explain(request: str, progress: Any | None = None) -> tuple[str, str]:
     """
     What bounds each section, and what one more of each resource saves: JSON and text.
@@ -164,6 +169,11 @@ def line_content(line: str) -> str | None:
 def line_of(content: str, index: SupportsIndex) -> str | None:
     """
     The line of a point from such content; `None` if it is damaged.
+    """
+
+def map(request: str) -> tuple[str, str]:
+    """
+    The first mode's mapping with names and coordinates: JSON and text.
     """
 
 def model_text(request: str) -> str:

@@ -346,3 +346,7 @@ def _options(model: Workload) -> dict[str, Any]:
     if others or model.sets:
         raise ValueError(f"a pod takes models as they are, without {sorted(others) or list(model.sets)}")
     return options
+
+
+#: A trace of requests, by the name of what it does.
+serve = pod_requests

@@ -7,8 +7,10 @@ use rdusim::analysis::{self, ProofFile, ProofInputs, VerifyRequest};
 use rdusim::arch::{self, AnyChip};
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::Override;
+use rdusim::map::{summarize, tell_times};
 use rdusim::report;
 use rdusim::study::Inputs;
+use rdusim::study::diff as results;
 use rdusim::study::explain::{self as explained, Question};
 use serde::Deserialize;
 
@@ -67,6 +69,41 @@ pub(crate) fn verify(py: Python<'_>, request: &str) -> PyResult<(String, String,
         let verified = analysis::verify(&asked, &load, &mut |_| {}, &mut |_| {})?;
         let failed = verified.failed.iter().map(|&mode| mode.to_owned()).collect();
         Ok((verified.verdict.to_json(), report::verify_table(&verified.verdict), failed))
+    })
+}
+
+/// The first mode's mapping with names and coordinates: JSON and text.
+#[pyfunction]
+pub(crate) fn map(py: Python<'_>, request: &str) -> PyResult<(String, String)> {
+    let request: Request = read(request)?;
+    watched(py, None, move |_| {
+        let (sets, options) = (request.sets()?, request.options()?);
+        let mode = request.modes()?.first().copied().ok_or_else(|| Diagnostic::new("there is no mode"))?;
+        let chip = match arch::take(&request.arch.given(), &sets)? {
+            AnyChip::Rdu(chip) => chip.under(options.quality)?,
+            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
+                let title = format!("`map` needs an RDU: {} has no configurations", other.device().name());
+                return Err(Diagnostic::new(title).with_help("`run` and `compare` take other chips").into());
+            }
+        };
+        let workload = analysis::graph_on(&chip, request.workload(&sets)?);
+        let how = (options.fidelity, options.skip);
+        let execution = analysis::execute(&chip, &workload, &[mode], how, &options.source, &mut |_| {})?;
+        let (Some(measured), Some(outcome)) = (execution.configurations.first(), execution.outcomes.first()) else {
+            return Err(Diagnostic::new("there is no configuration").into());
+        };
+        let mut map = summarize(&chip, &workload, &measured.configuration);
+        tell_times(&mut map, &chip, &measured.configuration, outcome);
+        Ok((map.to_json(), report::map_table(&chip, &workload, &map)))
+    })
+}
+
+/// What changed between two results of `compare` or `run`, given as their JSON: JSON and text.
+#[pyfunction]
+pub(crate) fn diff(py: Python<'_>, a: String, b: String) -> PyResult<(String, String)> {
+    watched(py, None, move |_| {
+        let found = results::diff(("<a>", &a), ("<b>", &b))?;
+        Ok((found.to_json(), found.to_text()))
     })
 }
 

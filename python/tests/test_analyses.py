@@ -376,3 +376,19 @@ def test_ctrl_c_stops_a_sweep_that_then_goes_on(tmp_path):
     assert process.communicate(timeout=60)[0] == "stopped\n" and process.returncode == 0
     assert time.monotonic() - start < 30
     assert len(journal.read_text().splitlines()) < 200
+
+
+def test_an_unknown_chip_is_refused_at_once():
+    with pytest.raises(rs.InputError) as refused:
+        rs.Chip("sn99")
+    assert "sn40l" in str(refused.value)
+
+
+def test_results_are_compared_and_mappings_shown():
+    before = rs.run("sn10", "tiny-mlp", "kbk")
+    after = rs.run(rs.Chip("sn10").with_(clock_ghz=2.0), "tiny-mlp", "kbk")
+    found = rs.diff(before, after)
+    assert found.inputs[0].field.startswith("arch.") and found.runs[0].figures.time_s.ratio < 1.0
+    shown = rs.map("sn10", "tiny-mlp")
+    assert shown.mode == "fused" and shown.sections
+    assert rs.serve is rs.pod_requests

@@ -76,7 +76,7 @@ pub fn read_piped_text(path: &Path) -> Result<String, String> {
     if path.metadata().is_ok_and(|found| found.is_file()) {
         return read_text(path);
     }
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
     text(read_within(BufReader::with_capacity(BUFFER_BYTES, file), MOST_TEXT_BYTES, begins_as_text)?)
 }
 
