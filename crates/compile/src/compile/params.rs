@@ -31,6 +31,9 @@ pub(super) struct Params {
 /// Partition of the graph into sections.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PartitionParams {
+    /// Equivalence classes of sections times PCUs up to which every section is measured, not only those that estimates
+    /// prefer.
+    pub all_measured_pcus: u64,
     /// Share of its estimate that measuring a section may leave, at best: estimates of crowded links are up to 10 % too long.
     pub optimistic_estimate: f64,
     /// Share of its score at low effort that planning a section at full effort is taken to leave at best.
@@ -277,6 +280,7 @@ pub(super) struct RetargetParams {
 /// The values in use.
 pub(super) const PARAMS: Params = Params {
     partition: PartitionParams {
+        all_measured_pcus: 256,
         optimistic_estimate: 0.85,
         refined_score: 0.95,
         most_listed: 12,

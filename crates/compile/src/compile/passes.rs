@@ -218,7 +218,8 @@ fn compile_modes(
         .transpose()
         .map_err(|(section, reason)| remarks::unpinnable(chip, workload, &workload.sections[section], reason))?;
     let searched: Vec<Mode> = modes.iter().copied().filter(|&mode| mode != Mode::Fused || !is_pinned).collect();
-    let request = PartitionRequest { singles: modes.contains(&Mode::Kbk), fused: searched.contains(&Mode::Fused) };
+    let request =
+        PartitionRequest { singles: modes.contains(&Mode::Kbk), fused: searched.contains(&Mode::Fused), effort };
     let free = (!searched.is_empty()).then(|| Partitioner::new(&first, workload, request));
     let free = free.transpose().map_err(|failed| remarks::unplannable(chip, workload, failed))?;
     let mut stage = Stage { pinned, free, searched };

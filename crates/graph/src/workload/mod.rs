@@ -6,6 +6,7 @@ mod builder;
 mod carried;
 mod causal;
 mod declare;
+mod described;
 mod divide;
 mod dynamic;
 mod epilogue;
@@ -39,8 +40,9 @@ mod uses;
 use std::ops::Range;
 use std::path::Path;
 
-pub use builder::{Builder, Graph, Kept, OperatorFields, OperatorOptions, Sparse, StoredIn, TensorFields, Training};
+pub use builder::{Builder, Graph};
 pub use carried::Chains;
+pub use described::{Kept, OperatorFields, OperatorOptions, Sparse, StoredIn, TensorFields, Training};
 pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
 pub use form::{CausalAxis, GemmForm, GemmOptions};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use toml::Spanned;
 
-use super::builder::{
+use super::described::{
     EXTENTS, FLAGS, Kept, LISTS, OperatorFields, OperatorOptions, Sparse, StoredIn, TensorFields, Training,
 };
 use super::spec::{BlockSpec, Extent, OperatorSpec, SparsitySpec, StorageSpec, TensorSpec, TrainingSpec};

@@ -13,7 +13,7 @@ use rdusim_program::{SectionGraph, is_whole_block};
 
 use super::canonical::{CanonicalForm, CanonicalForms, Renaming};
 use super::chosen::Chosen;
-use super::context::SearchContext;
+use super::context::{Effort, SearchContext};
 use super::evaluated::{Evaluated, EvaluationLevel, optimistic};
 use super::links::Sequences;
 use super::plan::{NoPlan, outline, plan};
@@ -87,6 +87,8 @@ pub(crate) struct PartitionRequest {
     pub singles: bool,
     /// Sections of several.
     pub fused: bool,
+    /// How much effort the search spends in the end.
+    pub effort: Effort,
 }
 
 /// A graph as one section.
@@ -142,7 +144,10 @@ impl<'a> Partitioner<'a> {
         if !requested.singles && !fused {
             return Ok(partitioner);
         }
-        if fused && n <= PARAMS.partition.most_listed {
+        let is_small = context.measures
+            && requested.effort >= Effort::Full
+            && context.chip.pcus() * partitioner.planned.len() as u64 <= PARAMS.partition.all_measured_pcus;
+        if fused && !is_small && n <= PARAMS.partition.most_listed {
             partitioner.plan_lazily(context, requested)?;
             return Ok(partitioner);
         }
@@ -346,7 +351,7 @@ impl<'a> Partitioner<'a> {
         };
         let planned: Vec<Result<_, _>> = firsts.par_iter().map(pin).collect();
         let planned = planned.into_iter().collect::<Result<_, _>>()?;
-        let requested = PartitionRequest { singles: false, fused: true };
+        let requested = PartitionRequest { singles: false, fused: true, effort: context.effort };
         Ok(Self {
             workload,
             saved_by_looping: vec![0; runs.len()],
@@ -412,6 +417,13 @@ impl<'a> Partitioner<'a> {
         let whole = (0, self.workload.operators.len());
         // What is requested in any case, side by side.
         let first = self.best_partition(whole)?;
+        if context.effort >= Effort::Full
+            && context.measures
+            && context.chip.pcus() * self.planned.len() as u64 <= PARAMS.partition.all_measured_pcus
+        {
+            let all: Vec<usize> = (0..self.runs.len()).filter(|&run| self.of(run).is_some()).collect();
+            self.route(&all, EvaluationLevel::Full, context);
+        }
         let mut requested: Vec<(usize, EvaluationLevel)> = Vec::new();
         if self.bounds.is_none() {
             requested.extend(first.iter().map(|&run| (run, EvaluationLevel::Ideal)));
