@@ -81,7 +81,8 @@ what_comes_with_rdusim_computes_what_it_says! {
     what_comes_computes_what_it_says_on_sn10: "sn10.toml",
     what_comes_computes_what_it_says_on_half_a_sn30: "sn30-half.toml",
     what_comes_computes_what_it_says_on_sn30: "sn30.toml",
-    what_comes_computes_what_it_says_on_sn40l: "sn40l.toml"
+    what_comes_computes_what_it_says_on_sn40l: "sn40l.toml",
+    what_comes_computes_what_it_says_on_sn50: "sn50.toml"
 }
 
 #[test]
