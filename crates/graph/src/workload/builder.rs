@@ -62,10 +62,10 @@ impl Graph {
 
     /// The workload with the `workload.` overrides among `sets` applied: they name fields of the file.
     pub fn workload_with(&self, name: &str, sets: &[Override], seed: u64) -> Result<Workload, Diagnostic> {
-        match sets.iter().any(|set| set.root() == Root::Workload) {
-            true => parse(name, &self.text, sets, seed),
-            false => self.workload(name, seed),
+        if sets.iter().any(|set| set.root() == Root::Workload) {
+            return parse(name, &self.text, sets, seed);
         }
+        self.workload(name, seed)
     }
 }
 

@@ -341,7 +341,7 @@ impl Trial<'_, '_> {
     fn may_win(&self, choice: &Choice) -> bool {
         let Some(best) = &self.evaluated.best else { return true };
         let price = choice.estimate.score - choice.estimate.cycles;
-        let least = choice.estimate.least_cycles as u64;
+        let least = choice.estimate.least_cycles;
         least.saturating_add(price) < best.score()
     }
 
