@@ -14,8 +14,11 @@ fn read(path: &Path) -> String {
 /// Pages of `docs/`, without the list of them.
 fn pages() -> BTreeSet<String> {
     let entries = std::fs::read_dir(root().join("docs")).expect("a folder");
-    let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
+    let pages = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|of| of == "md"));
+    let names = pages.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    names.filter(|name| name != "SUMMARY.md").collect()
 }
 
 /// Where the links of a page lead: targets in parentheses behind brackets, outside of fenced blocks.
