@@ -162,6 +162,8 @@ pub(super) struct MappingParams {
     pub most_union_blocks: u64,
     /// Slices of K that are tried, where a slice is no shorter than its partial sums take.
     pub k_splits: [u64; 7],
+    /// Rows of a section up to which row tiles need not be multiples of what a PCU takes at once.
+    pub few_rows: u64,
     /// Share by which a split of K must be faster than as many PCUs side by side.
     pub worth_splitting_k: f64,
     /// Share of the slowest stage's time that filling the pipeline takes at least, for PCUs to be given to it.
@@ -331,6 +333,7 @@ pub(super) const PARAMS: Params = Params {
         most_union_blocks: 16,
         k_splits: [2, 3, 4, 6, 8, 12, 16],
         uneven_k_slices: 1.05,
+        few_rows: 64,
         worth_splitting_k: 0.03,
         worth_filling: 0.01,
         kept_for_filling: [0.0, 0.01, 0.03],

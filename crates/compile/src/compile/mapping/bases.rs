@@ -259,7 +259,8 @@ impl<'a> StageBases<'a> {
         }
         grains.sort_unstable();
         grains.dedup();
-        if grains.len() > 1 {
+        // Of few rows, every number is worth a try.
+        if grains.len() > 1 && self.graph.rows > PARAMS.mapping.few_rows {
             grains.retain(|&g| g > 1);
         }
         grains
