@@ -1,14 +1,10 @@
 //! What a change of the active set costs under max-min fair sharing: `cargo bench --bench fluid`.
 
-#[path = "../examples/fluid/replay.rs"]
-#[allow(dead_code, reason = "shared with the example")]
-mod replay;
-
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use rdusim::fluid::{ActivityId, Fluid, Rate, ResourceId, Usage};
 use rdusim::index::Id;
-use replay::{Recording, Replay};
+use rdusim_testing::replay::{Recording, Replay};
 
 fn main() {
     divan::main();

@@ -1,9 +1,6 @@
 //! How long a run of a compiled configuration takes: `cargo bench --bench simulate`.
 
 mod common;
-#[path = "../examples/pipeline/engine.rs"]
-#[allow(dead_code, reason = "shared with the example")]
-mod pipeline;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,12 +8,12 @@ use std::collections::BinaryHeap;
 use common::{CASES, Case};
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use pipeline::Pipeline;
 use rdusim::compile::compile;
 use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
 use rdusim::program::{Configuration, Nest, Section};
 use rdusim::sim::{run_section, simulate};
+use rdusim_testing::pipeline::Pipeline;
 
 fn main() {
     divan::main();

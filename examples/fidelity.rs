@@ -3,11 +3,11 @@
 //! `cargo run --release --example fidelity -- [CASES [SEED [DIRECTORY]]]` prints the statistics (500 cases of at least
 //! 5,000 cycles, seed 1); with a directory it also writes the table, the plot and the statistics there. A case is a
 //! section of a compiled graph, its launch excluded; equal sections count once. Pairs of chips and graphs come from six
-//! families in turn (`tests/main/random.rs`), numbered from the seed, so that a pair can be
+//! families in turn (`tests/shared/src/random.rs`), numbered from the seed, so that a pair can be
 //! made again: `... fidelity -- show SEED PAIR` prints its files and its sections. `... fidelity -- whole CHIP WORKLOAD`
 //! holds the fused sections of files against each other, however large: 640 PCUs for a million cycles take 20 minutes.
 //!
-//! `wide` before the arguments draws from wider ranges (`tests/main/random/wide.rs`): `... fidelity -- wide 500 SEED`,
+//! `wide` before the arguments draws from wider ranges (`tests/shared/src/random/wide.rs`): `... fidelity -- wide 500 SEED`,
 //! `... fidelity -- wide show SEED PAIR`. `... fidelity -- wide bounds PAIRS SEED` runs no reference model; it lists runs
 //! that are faster than their lower bound.
 
@@ -27,12 +27,8 @@ use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::sim::{check_size, simulate};
 use rdusim::{arch, workload};
 
-#[path = "../tests/main/random.rs"]
-#[allow(dead_code, reason = "shared with the tests and other examples")]
-mod random;
-
-use random::wide::{wide_families, wide_pair};
-use random::{ChipValues, GraphValues, families, pair};
+use rdusim_testing::random::wide::{wide_families, wide_pair};
+use rdusim_testing::random::{ChipValues, GraphValues, families, pair};
 
 /// Shorter cases are listed apart: a few cycles of a hop or a flit are a large part of them.
 const LONG: u64 = 5_000;

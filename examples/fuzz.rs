@@ -21,12 +21,11 @@ use std::time::{Duration, Instant};
 
 #[path = "../tests/fuzz/mod.rs"]
 mod fuzz;
-#[path = "../tests/main/random.rs"]
-#[allow(dead_code, reason = "shared with the tests and other examples")]
-mod random;
 
 use fuzz::kinds::{Bench, Kind, parsers, runs};
 use fuzz::{Ending, Seeds, catch_quietly, input, read};
+// `tests/fuzz` draws its pairs by this name, in the tests too.
+use rdusim_testing::random;
 
 /// Inputs after which what was seen is printed.
 const TOLD_EVERY: u64 = 1_000_000;

@@ -28,12 +28,8 @@ use rdusim::report::Document;
 use rdusim::sim::simulate;
 use rdusim::workload::Workload;
 
-#[path = "../tests/main/random.rs"]
-#[allow(dead_code, reason = "shared with the tests and other examples")]
-mod random;
-
-use random::wide::wide_pair;
-use random::{ChipValues, GraphValues, small_pair};
+use rdusim_testing::random::wide::wide_pair;
+use rdusim_testing::random::{ChipValues, GraphValues, small_pair};
 
 /// What a comparison showed: its law, by how much the two differ (0: not at all), whether that breaks the law, and what it is.
 struct Shown {

@@ -19,12 +19,8 @@ use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::proof::{Mapped, certify, check};
 
-#[path = "../tests/main/random.rs"]
-#[allow(dead_code, reason = "shared with the tests and other examples")]
-mod random;
-
-use random::wide::wide_pair;
-use random::{ChipValues, GraphValues, pair, small_pair};
+use rdusim_testing::random::wide::wide_pair;
+use rdusim_testing::random::{ChipValues, GraphValues, pair, small_pair};
 
 /// Slower by more than this is a fault.
 const ALLOWED: f64 = 1.01;

@@ -9,11 +9,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::ExitCode;
 
-#[allow(dead_code, reason = "shared with the benchmark")]
-mod replay;
-
 use rdusim::fluid::RATE_BITS;
-use replay::{Recording, Replay, capacity};
+use rdusim_testing::replay::{Recording, Replay, capacity};
 
 const PERIODS: u64 = 12;
 /// Rates of links and ports, in percent of what they have.

@@ -4,9 +4,7 @@
 use std::time::Instant;
 
 use clap::Parser;
-mod engine;
-
-use engine::Pipeline;
+use rdusim_testing::pipeline::Pipeline;
 
 /// GEMM -> GELU -> GEMM with the nodes that feed and drain it, token by token.
 #[derive(Debug, Parser)]

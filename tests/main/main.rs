@@ -65,7 +65,6 @@ mod program;
 mod proof;
 mod proof_fuzz;
 mod protobuf;
-mod random;
 mod recompile;
 mod recompute;
 mod recorded;
@@ -102,3 +101,6 @@ mod trees;
 mod uncertainty;
 mod validate;
 mod verifier;
+
+/// Random chips and graphs, which examples draw too.
+use rdusim_testing::random;

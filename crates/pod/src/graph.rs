@@ -160,9 +160,9 @@ pub(super) fn expert_products(job: &Job, experts: &Experts, rows: u64) -> Graph 
     graph.finish()
 }
 
-/// What puts rows in order: those that are sent, those that come, of which each expert has as many, those that go back, and their sum
+/// What puts rows in order: the `sent` ones, those that `came`, of which each expert has as many, those that go back, and their sum
 /// for each token. Its gradient moves the same rows by the inverse orders, and is no graph of its own.
-pub(super) fn expert_rows(job: &Job, experts: &Experts, (sent, came): (u64, u64)) -> Graph {
+pub(super) fn expert_rows(job: &Job, experts: &Experts, sent: u64, came: u64) -> Graph {
     let tokens = job.micro_batch * job.tokens();
     let mut graph = Builder::new(EXPERTS_ON_ONE_CHIP, "bf16");
     let alone = OperatorOptions::default();

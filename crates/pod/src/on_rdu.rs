@@ -90,7 +90,7 @@ impl Sections<'_> {
         let rows = Rows::new(job);
         let came = experts.count / ep * busiest(&rows);
         let sent = job.sent_rows();
-        let forward = self.run(Piece::Routed, &graph::expert_rows(job, experts, (sent, came)))?.forward;
+        let forward = self.run(Piece::Routed, &graph::expert_rows(job, experts, sent, came))?.forward;
         let mut backward = forward;
         if job.parallel.recompute == Recompute::Full {
             backward.recompute = forward.compute;

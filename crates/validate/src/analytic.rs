@@ -101,7 +101,7 @@ fn systolic(chip: &Chip) -> Result<SetReport, Diagnostic> {
     // Tiles of `lanes` x `stages`: 40 x 16 of them, one for each PCU, some times over.
     for (m_times, n_times, k) in [(1, 8, 4096), (2, 10, 2048), (4, 4, 8192)] {
         let (m, n) = (lanes * 40 * m_times, chip.pcu.stages * 16 * n_times);
-        let tiles = Builder::product("bf16", (m, n, k)).finish().workload("the workload of an analytic set", 0)?;
+        let tiles = Builder::product("bf16", m, n, k).finish().workload("the workload of an analytic set", 0)?;
         // With bandwidth to spare there is a reason to use every PCU.
         let mut fed = chip.clone();
         let faster = |tier: &rdusim_graph::arch::Tier| rdusim_graph::arch::Tier {

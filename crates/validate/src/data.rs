@@ -260,7 +260,7 @@ fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
         let title = format!("{} is an RDU: only products can be simulated as cases on it", chip.name);
         return Err(Diagnostic::new(title).with_help("give other operators as a workload file to `rdusim run`"));
     };
-    let workload = Builder::product(dtype.name(), (m, n, k)).finish().workload("the product of a case", 0)?;
+    let workload = Builder::product(dtype.name(), m, n, k).finish().workload("the product of a case", 0)?;
     let run = |quality: Quality| outcome(&chip.under(quality)?, &workload, Mode::Kbk);
     let ideal = chip.seconds(run(Quality::Ideal)?.cycles);
     if chip.vendor.is_none() {

@@ -14,7 +14,7 @@ const MOST_VALUES: f64 = 10_000.0;
 pub struct SetRange {
     /// The path as typed.
     pub path: String,
-    /// The values.
+    /// What is set in its place, one study point after the other.
     pub values: RangeValues,
 }
 
@@ -25,20 +25,20 @@ pub enum RangeValues {
     Listed(Vec<String>),
     /// From one number to another by steps.
     Linear {
-        /// The first.
+        /// The value of the first point.
         from: String,
-        /// None is beyond it.
+        /// The bound that no value exceeds; the last value where the steps end there.
         to: String,
-        /// Between two.
+        /// What each value has more than the one before; above 0.
         step: String,
     },
     /// From one number to another, each so many times the one before.
     Geometric {
-        /// The first.
+        /// The value of the first point, above 0.
         from: String,
-        /// None is beyond it.
+        /// The bound that no value exceeds; the last value where the factors end there.
         to: String,
-        /// Between two.
+        /// How many times the one before each value is; above 1.
         factor: String,
     },
 }

@@ -76,7 +76,7 @@ impl Builder {
     }
 
     /// A product of an M x K input with a K x N weight.
-    pub fn product(dtype: &str, (m, n, k): (u64, u64, u64)) -> Self {
+    pub fn product(dtype: &str, m: u64, n: u64, k: u64) -> Self {
         let mut graph = Self::new("gemm", dtype);
         graph.dims = [("m", m), ("n", n), ("k", k)].map(|(name, size)| (name.to_owned(), size)).into();
         graph.tensor("a", ["m".into(), "k".into()], "input");

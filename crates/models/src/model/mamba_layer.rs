@@ -8,7 +8,7 @@
 
 use super::mamba::Mamba;
 use super::options::Phase;
-use super::write::{Writer, with};
+use super::write::{Writer, shape, with};
 use rdusim_graph::workload::{Kept, OperatorOptions};
 
 /// Names and sizes of a layer's tensors.
@@ -50,7 +50,7 @@ impl Writer<'_> {
             self.convolved((name, made), columns, &sizes);
         }
         // Steps and what they leave of a state are fp32, as states are between chunks.
-        let of_heads = (rows, sizes.heads);
+        let of_heads = shape(rows, sizes.heads);
         self.matrix("w_step", "hidden", &numbers(sizes.heads));
         self.sized("step_plain", of_heads, &Kept::of_type("fp32"));
         self.tensor("step_bias", "1", &numbers(sizes.heads), "weight", &Kept::default());
@@ -152,35 +152,35 @@ impl Writer<'_> {
         self.operator("mask_by_decay", "decay_mask", &["cb", "a"], "m", &with().and(&grouped).and(&by_chunk));
         self.operator("mix_in_chunk", "gemm", &["m", "x_dt"], "y_chunk", &with().and(&heads).and(&causal));
         // What each chunk adds to the state, decayed to the chunk's end.
-        self.sized("a_rest", (rows, sizes.heads), fp32);
+        self.sized("a_rest", shape(rows, sizes.heads), fp32);
         let window = with().image([1, chunk]).kernel([1, chunk]).padding([0, 0, 0, chunk - 1]);
         self.operator("decay_to_end", "rest_product", &["a"], "a_rest", &window);
         self.operator("scale_to_end", "head_scale", &["x_dt", "a_rest"], "x_end", &heads);
-        let of_states = (chunks * (width / groups), groups * sizes.state);
+        let of_states = shape(chunks * (width / groups), groups * sizes.state);
         self.sized("s", of_states, fp32);
         let turned = with().and(&by_group).transpose_a().and(&by_chunk);
         self.operator("state_of_chunk", "gemm", &["x_end", "b"], "s", &turned);
         // What a whole chunk leaves of the state before it: its first factor and what is left after that.
         for (from, name) in [("a", "a_first"), ("a_rest", "rest_first")] {
             let flat = format!("{name}_flat");
-            self.sized(&flat, (chunks, chunk * sizes.heads), fp32);
+            self.sized(&flat, shape(chunks, chunk * sizes.heads), fp32);
             self.operator(&format!("flatten_{from}"), "reshape", &[from], &flat, &with());
-            self.sized(name, (chunks, sizes.heads), fp32);
+            self.sized(name, shape(chunks, sizes.heads), fp32);
             self.operator(&format!("first_of_{from}"), "slice", &[&flat], name, &with());
         }
-        self.sized("a_chunk", (chunks, sizes.heads), fp32);
+        self.sized("a_chunk", shape(chunks, sizes.heads), fp32);
         self.operator("decay_of_chunk", "mul", &["a_first", "rest_first"], "a_chunk", &with());
         // From chunk to chunk.
         // A product leaves groups side by side, a state has them one after the other.
-        let by_groups = (chunks * groups, width / groups * sizes.state);
+        let by_groups = shape(chunks * groups, width / groups * sizes.state);
         if groups > 1 {
             self.sized("s_grouped", by_groups, fp32);
             self.operator("group_states", "head_transpose", &["s"], "s_grouped", &by_group.clone().and(&by_chunk));
         }
-        self.sized("s_flat", (chunks, width * sizes.state), fp32);
+        self.sized("s_flat", shape(chunks, width * sizes.state), fp32);
         let made = if groups > 1 { "s_grouped" } else { "s" };
         self.operator("flatten_states", "reshape", &[made], "s_flat", &with());
-        self.sized("s_before", (chunks, width * sizes.state), &Kept::of_type(&self.options.dtype));
+        self.sized("s_before", shape(chunks, width * sizes.state), &Kept::of_type(&self.options.dtype));
         self.operator("scan", "scan_before", &["s_flat", "a_chunk"], "s_before", &with().and(&heads).batch(batch));
         let dtype = Kept::of_type(&self.options.dtype);
         if groups > 1 {
@@ -204,7 +204,7 @@ impl Writer<'_> {
             "y_in",
             &with().and(&by_group).transpose_b().and(&by_chunk),
         );
-        self.sized("a_so_far", (rows, sizes.heads), fp32);
+        self.sized("a_so_far", shape(rows, sizes.heads), fp32);
         self.operator("decay_from_start", "running_product", &["a"], "a_so_far", &by_chunk);
         self.operator("scale_from_start", "head_scale", &["y_in", "a_so_far"], "y_before", &heads);
         self.operator("add_chunk", "add", &["y_chunk", "y_before"], "y_state", &with());
@@ -214,10 +214,10 @@ impl Writer<'_> {
     fn last_state(&mut self, sizes: &Sizes) {
         let (heads, _) = heads_and_groups(sizes);
         let dtype = Kept::of_type(&self.options.dtype);
-        let state = (sizes.batch, sizes.width * sizes.state);
+        let state = shape(sizes.batch, sizes.width * sizes.state);
         self.sized("before_last", state, &dtype);
         self.operator("last_before", "slice", &["s_before"], "before_last", &with());
-        self.sized("a_last", (sizes.batch, sizes.heads), &Kept::of_type("fp32"));
+        self.sized("a_last", shape(sizes.batch, sizes.heads), &Kept::of_type("fp32"));
         self.operator("last_decay", "slice", &["a_chunk"], "a_last", &with());
         self.sized("kept_last", state, &Kept::of_type("fp32"));
         self.operator("decay_last", "head_scale", &["before_last", "a_last"], "kept_last", &heads);

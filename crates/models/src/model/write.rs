@@ -62,6 +62,17 @@ pub(super) struct Writer<'a> {
     formats: Vec<(String, StorageFormat)>,
 }
 
+/// Rows and columns of a tensor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    rows: u64,
+    columns: u64,
+}
+
+pub(super) fn shape(rows: u64, columns: u64) -> Shape {
+    Shape { rows, columns }
+}
+
 /// No options of an operator yet.
 pub(super) fn with() -> OperatorOptions {
     OperatorOptions::default()
@@ -213,8 +224,8 @@ impl Writer<'_> {
     }
 
     /// The same with extents in numbers.
-    pub(super) fn sized(&mut self, name: &str, (rows, columns): (u64, u64), kept: &Kept) {
-        self.declare(name, [rows.into(), columns.into()], None, kept);
+    pub(super) fn sized(&mut self, name: &str, shape: Shape, kept: &Kept) {
+        self.declare(name, [shape.rows.into(), shape.columns.into()], None, kept);
     }
 
     /// A tensor of which the type alone is said, by its full name.

@@ -5,7 +5,7 @@
 
 use super::super::extras::Latent;
 use super::super::options::Phase;
-use super::super::write::{Writer, with};
+use super::super::write::{Writer, shape, with};
 use super::attention::{Compressed, HeadAttention, Indexer, LatentAttention, Window};
 use super::write::number;
 use rdusim_graph::workload::{Kept, OperatorOptions};
@@ -178,13 +178,13 @@ impl Writer<'_> {
         self.operator("index_scores", "gemm", &["iq", cache], "is", &more);
         self.operator("index_relu", "relu", &["is"], "is_open", &with());
         self.operator("index_weigh", "head_scale", &["is_open", "index_weights"], "is_weighed", &with().heads(heads));
-        self.sized("is_heads", (self.tokens() * heads, entries), &Kept::default());
+        self.sized("is_heads", shape(self.tokens() * heads, entries), &Kept::default());
         self.operator("index_heads", "reshape", &["is_weighed"], "is_heads", &with());
         let window = [1, heads];
         let pooled = with().pooled(window);
         self.operator("index_sum", "average_pool", &["is_heads"], "is_sum", &pooled);
         if entries > top {
-            self.sized("chosen", (self.tokens(), top), &Kept::default());
+            self.sized("chosen", shape(self.tokens(), top), &Kept::default());
             self.operator("choose", "select", &["is_sum"], "chosen", &with());
         }
     }
@@ -370,7 +370,7 @@ impl Writer<'_> {
         if self.is_decoding() {
             // Every token adds to a sum, which is an entry once a run of them ends.
             let (own, kept, gain) = (named("kc_own"), named("kc_kept"), self.named(&gain));
-            self.sized(&own, (self.tokens(), head), &Kept::default());
+            self.sized(&own, shape(self.tokens(), head), &Kept::default());
             self.operator(&named("own_part"), "slice", &[&weighed], &own, &with());
             self.tensor(&kept, "tokens", &number(head), "output", &Kept::default());
             self.operator(&named("norm_kc"), "rms_norm", &[&own], &kept, &with().vectors([&gain]));
@@ -384,7 +384,7 @@ impl Writer<'_> {
             let rows = self.options.batch * entries;
             let folded = named("kc_runs");
             let window = [1, of.ratio * of.halves()];
-            self.sized(&folded, (rows * of.ratio * of.halves(), head), &Kept::default());
+            self.sized(&folded, shape(rows * of.ratio * of.halves(), head), &Kept::default());
             self.operator(&named("fold"), "reshape", &[&weighed], &folded, &with());
             let more = with().pooled(window);
             let pooled = named("kc_pooled");

@@ -1,7 +1,7 @@
 //! Graphs of feed-forward blocks: dense, and experts with what stands around them.
 
 use super::super::preset::Activation;
-use super::super::write::{Writer, with};
+use super::super::write::{Writer, shape, with};
 use super::feed::{Expertise, Feed, FeedBlock};
 use super::write::number;
 use crate::model::experts::Experts;
@@ -121,7 +121,7 @@ impl Writer<'_> {
                 // Those that no token meets stay where they are.
                 read = format!("{weight}_met");
                 let dtype = writer.narrow_of(&weight).map_or_else(Kept::default, |narrow| Kept::of_type(&narrow.dtype));
-                writer.sized(&read, (met * depth, columns), &dtype);
+                writer.sized(&read, shape(met * depth, columns), &dtype);
                 writer.operator(&format!("met_{name}"), "slice", &[&weight], &read, &with());
             }
             writer.product(&format!("expert_{name}"), from, &read, (made, None), &grouped);

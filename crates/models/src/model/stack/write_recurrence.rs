@@ -5,7 +5,7 @@
 //! token reads of the state that entered its chunk. What a chunk's corrections take from that state is written as products of its shape.
 
 use super::super::options::Phase;
-use super::super::write::{Writer, with};
+use super::super::write::{Writer, shape, with};
 use super::recurrence::{Decay, DeltaNet, Lightning, chunk_of};
 use super::write::number;
 use rdusim_graph::workload::Kept;
@@ -83,7 +83,7 @@ impl Writer<'_> {
         let mut a = "a_all";
         if net.decay == Decay::Column {
             // Factors of columns act on keys and states element by element, as one of each head would.
-            self.sized("a_heads", (self.tokens(), heads), &Kept::default());
+            self.sized("a_heads", shape(self.tokens(), heads), &Kept::default());
             self.operator("first_factors", "slice", &["a_all"], "a_heads", &with());
             a = "a_heads";
         }
@@ -130,7 +130,7 @@ impl Writer<'_> {
         let causal = with().batch(of.chunks).causal(true);
         let (by_head, grouped) = (with().heads(heads), with().heads(heads).kv_heads(groups));
         self.operator("pair_keys", "gemm", &["k", "k"], "kk", &with().heads(groups).transpose_b().and(&causal));
-        self.sized("kk_heads", (of.rows, heads * of.chunk), &Kept::default());
+        self.sized("kk_heads", shape(of.rows, heads * of.chunk), &Kept::default());
         self.spread_heads("kk", "kk_heads", heads / groups);
         self.operator("decay_pairs", "decay_mask", &["kk_heads", a], "m", &with().and(&by_head).batch(of.chunks));
         self.operator("invert", "gemm", &["m", "m"], "t", &with().and(&by_head).and(&causal));
@@ -143,7 +143,7 @@ impl Writer<'_> {
         self.operator("add_correction", "add", &["u", "u_known"], "u_new", &with());
         self.operator("read_state", "gemm", &["w", "s_in"], "o_before", &by_chunk);
         self.operator("pair_queries", "gemm", &["q", "k"], "qk", &with().heads(groups).transpose_b().and(&causal));
-        self.sized("qk_heads", (of.rows, heads * of.chunk), &Kept::default());
+        self.sized("qk_heads", shape(of.rows, heads * of.chunk), &Kept::default());
         self.spread_heads("qk", "qk_heads", heads / groups);
         self.operator("decay_queries", "decay_mask", &["qk_heads", a], "qm", &with().and(&by_head).batch(of.chunks));
         self.operator("mix_in_chunk", "gemm", &["qm", "u_new"], "o_chunk", &with().and(&by_head).and(&causal));
@@ -170,32 +170,32 @@ impl Writer<'_> {
         let InChunks { batch, chunks, chunk, heads, key, value, .. } = *of;
         let (fp32, by_chunk) = (&Kept::of_type("fp32"), with().batch(chunks));
         let dtype = Kept::of_type(&self.options.dtype);
-        self.sized("s", (chunks * value, heads * key), fp32);
+        self.sized("s", shape(chunks * value, heads * key), fp32);
         let turned = with().heads(heads).transpose_a().and(&by_chunk);
         self.operator("state_of_chunk", "gemm", &[values, keys], "s", &turned);
-        self.sized("a_flat", (chunks, chunk * heads), &Kept::default());
+        self.sized("a_flat", shape(chunks, chunk * heads), &Kept::default());
         self.operator("flatten_decay", "reshape", &[a], "a_flat", &with());
-        self.sized("a_chunk", (chunks, heads), &Kept::default());
+        self.sized("a_chunk", shape(chunks, heads), &Kept::default());
         self.operator("decay_of_chunk", "slice", &["a_flat"], "a_chunk", &with());
-        let by_heads = (chunks * heads, value * key);
+        let by_heads = shape(chunks * heads, value * key);
         self.sized("s_grouped", by_heads, fp32);
         self.operator("group_states", "head_transpose", &["s"], "s_grouped", &with().heads(heads).and(&by_chunk));
-        self.sized("s_flat", (chunks, heads * value * key), fp32);
+        self.sized("s_flat", shape(chunks, heads * value * key), fp32);
         self.operator("flatten_states", "reshape", &["s_grouped"], "s_flat", &with());
-        self.sized("s_before", (chunks, heads * value * key), &dtype);
+        self.sized("s_before", shape(chunks, heads * value * key), &dtype);
         self.operator("scan", "scan_before", &["s_flat", "a_chunk"], "s_before", &with().heads(heads).batch(batch));
         self.sized("s_apart", by_heads, &dtype);
         self.operator("unflatten_states", "reshape", &["s_before"], "s_apart", &with());
-        self.sized("s_in", (chunks * value, heads * key), &dtype);
+        self.sized("s_in", shape(chunks * value, heads * key), &dtype);
         self.operator("ungroup_states", "head_transpose", &["s_apart"], "s_in", &with().heads(value).and(&by_chunk));
         if self.options.phase == Phase::Prefill {
-            let state = (batch, heads * value * key);
+            let state = shape(batch, heads * value * key);
             self.sized("before_last", state, &dtype);
             self.operator("last_before", "slice", &["s_before"], "before_last", &with());
             self.sized("s_last", state, fp32);
             self.operator("last_added", "slice", &["s_flat"], "s_last", &with());
             self.sized("state", state, &dtype);
-            self.sized("a_last", (batch, heads), &Kept::default());
+            self.sized("a_last", shape(batch, heads), &Kept::default());
             self.operator("last_decay", "slice", &["a_chunk"], "a_last", &with());
             self.sized("kept_last", state, fp32);
             self.operator("decay_last", "head_scale", &["before_last", "a_last"], "kept_last", &with().heads(heads));

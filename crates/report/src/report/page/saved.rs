@@ -1,139 +1,195 @@
 //! What the page reads of a saved result: the keys that must be there, with their types.
 //!
-//! These are not the types that write results: those have more keys, which results of earlier versions lack.
+//! These are not the types that write results: those have more keys, which results of earlier versions lack. The page takes the values
+//! from the JSON itself, and lets keys through that it does not use.
 
-#![expect(dead_code, reason = "read for their types alone: the page takes the values from the JSON itself")]
-
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::document::SCHEMA;
 use super::super::waterfall::Waterfall;
 
-/// A result as `--format json` prints it. Keys that the page does not use are let through.
-#[derive(Debug, Deserialize)]
-struct Needed {
-    schema: u32,
-    arch: NeededArch,
-    workload: NeededWorkload,
-    runs: Vec<NeededRun>,
-    speedup: Option<f64>,
-    speedup_over_epilogue: Option<f64>,
-    off_chip_traffic_ratio: Option<f64>,
-    waterfall: Option<Waterfall>,
-    against: Option<NeededAgainst>,
+/// What a value must be.
+#[derive(Debug, Clone, Copy)]
+enum Needs {
+    Text,
+    /// A number from 0 on without a fraction.
+    Whole,
+    Number,
+    /// A list of such values.
+    List(&'static Needs),
+    /// A table with these keys, and any others.
+    Table(&'static [Key]),
+    /// A table of such values, by names that are the result's own.
+    Named(&'static Needs),
+    /// Such a value where the key is there and not null.
+    Optional(&'static Needs),
 }
 
-#[derive(Debug, Deserialize)]
-struct NeededAgainst {
-    arch: NeededArch,
-    runs: Vec<NeededRun>,
+/// A key of a table, and what stands there.
+#[derive(Debug, Clone, Copy)]
+struct Key(&'static str, Needs);
+
+const RESULT: Needs = Needs::Table(&[
+    Key("schema", Needs::Whole),
+    Key("arch", CHIP),
+    Key(
+        "workload",
+        Needs::Table(&[
+            Key("name", Needs::Text),
+            Key("dense_flops", Needs::Number),
+            Key("executed_flops", Needs::Number),
+        ]),
+    ),
+    Key("runs", Needs::List(&RUN)),
+    Key("speedup", Needs::Optional(&Needs::Number)),
+    Key("speedup_over_epilogue", Needs::Optional(&Needs::Number)),
+    Key("off_chip_traffic_ratio", Needs::Optional(&Needs::Number)),
+    Key("against", Needs::Optional(&Needs::Table(&[Key("arch", CHIP), Key("runs", Needs::List(&RUN))]))),
+]);
+
+const CHIP: Needs = Needs::Table(&[
+    Key("name", Needs::Text),
+    Key("pcus", Needs::Whole),
+    Key("pmus", Needs::Whole),
+    Key("peak_tflops", Needs::Number),
+    Key("sram_bytes", Needs::Whole),
+    Key("off_chip_gb_per_s", Needs::Number),
+]);
+
+const RUN: Needs = Needs::Table(&[
+    Key("mode", Needs::Text),
+    Key("fidelity", Needs::Text),
+    Key("cycles", Needs::Whole),
+    Key("time_s", Needs::Number),
+    Key("launches", Needs::Whole),
+    Key("tflops_dense_equivalent", Needs::Number),
+    Key("tflops_executed", Needs::Number),
+    Key("utilization", Needs::Number),
+    Key("bound_cycles", Needs::Whole),
+    Key("traffic", TRAFFIC),
+    Key("op_intensity_flop_per_byte", Needs::Number),
+    Key("energy_j", ENERGY),
+    Key("sections", Needs::List(&SECTION)),
+    Key("notes", Needs::List(&Needs::Text)),
+]);
+
+const SECTION: Needs = Needs::Table(&[
+    Key("name", Needs::Text),
+    Key("cycles", Needs::Whole),
+    Key("launch_cycles", Needs::Whole),
+    Key("bound_by", Needs::Text),
+    Key("pcus", Needs::Whole),
+    Key("pmus", Needs::Whole),
+    Key("sram_peak_bytes", Needs::Whole),
+    Key("traffic", TRAFFIC),
+    Key("energy_j", ENERGY),
+    Key("stages", Needs::List(&STAGE)),
+]);
+
+const STAGE: Needs = Needs::Table(&[
+    Key("operators", Needs::List(&Needs::Text)),
+    Key("pcus", Needs::Whole),
+    Key("busiest_cycles", Needs::Whole),
+    Key("mean_cycles", Needs::Number),
+    Key("mapping", Needs::Text),
+]);
+
+const TRAFFIC: Needs = Needs::Table(&[
+    Key("off_chip_read_bytes", Needs::Whole),
+    Key("off_chip_write_bytes", Needs::Whole),
+    Key("network_bytes", Needs::Whole),
+    Key("sram_read_bytes", Needs::Whole),
+    Key("sram_write_bytes", Needs::Whole),
+    Key(
+        "by_tensor",
+        Needs::Named(&Needs::Table(&[
+            Key("off_chip_read_bytes", Needs::Whole),
+            Key("off_chip_write_bytes", Needs::Whole),
+        ])),
+    ),
+]);
+
+const ENERGY: Needs = Needs::Table(&[
+    Key("total", Needs::Number),
+    Key("compute", Needs::Number),
+    Key("sram", Needs::Number),
+    Key("network", Needs::Number),
+    Key("off_chip", Needs::Number),
+    Key("static", Needs::Number),
+]);
+
+impl Needs {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Whole => "a whole number from 0 on",
+            Self::Number => "a number",
+            Self::List(_) => "a list",
+            Self::Table(_) | Self::Named(_) => "a table",
+            Self::Optional(of) => of.name(),
+        }
+    }
+
+    /// Checks a value; `at` is its place from the root, with dots and brackets.
+    fn check(self, value: &Value, at: &str) -> Result<(), String> {
+        let inside = |key: &str| if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") };
+        let is_such = match (self, value) {
+            (Self::Optional(of), _) => return if value.is_null() { Ok(()) } else { of.check(value, at) },
+            (Self::List(of), Value::Array(list)) => {
+                return list.iter().enumerate().try_for_each(|(index, one)| of.check(one, &format!("{at}[{index}]")));
+            }
+            (Self::Named(of), Value::Object(table)) => {
+                return table.iter().try_for_each(|(name, one)| of.check(one, &inside(name)));
+            }
+            (Self::Table(keys), Value::Object(table)) => {
+                return keys.iter().try_for_each(|&Key(key, needs)| match (table.get(key), needs) {
+                    (Some(one), _) => needs.check(one, &inside(key)),
+                    (None, Self::Optional(_)) => Ok(()),
+                    (None, _) => Err(format!("missing field `{}`", inside(key))),
+                });
+            }
+            (Self::Text, _) => value.is_string(),
+            (Self::Whole, _) => value.is_u64(),
+            (Self::Number, _) => value.is_number(),
+            (Self::List(_) | Self::Named(_) | Self::Table(_), _) => false,
+        };
+        let place = if at.is_empty() { "the result".to_owned() } else { format!("`{at}`") };
+        if is_such { Ok(()) } else { Err(format!("{place}: expected {}, found {}", self.name(), found(value))) }
+    }
 }
 
-#[derive(Debug, Deserialize)]
-struct NeededArch {
-    name: String,
-    pcus: u64,
-    pmus: u64,
-    peak_tflops: f64,
-    sram_bytes: u64,
-    off_chip_gb_per_s: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct NeededWorkload {
-    name: String,
-    dense_flops: f64,
-    executed_flops: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct NeededRun {
-    mode: String,
-    fidelity: String,
-    cycles: u64,
-    time_s: f64,
-    launches: u64,
-    tflops_dense_equivalent: f64,
-    tflops_executed: f64,
-    utilization: f64,
-    bound_cycles: u64,
-    traffic: NeededTraffic,
-    op_intensity_flop_per_byte: f64,
-    energy_j: NeededEnergy,
-    sections: Vec<NeededSection>,
-    notes: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NeededTraffic {
-    off_chip_read_bytes: u64,
-    off_chip_write_bytes: u64,
-    network_bytes: u64,
-    sram_read_bytes: u64,
-    sram_write_bytes: u64,
-    by_tensor: BTreeMap<String, NeededTensor>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NeededTensor {
-    off_chip_read_bytes: u64,
-    off_chip_write_bytes: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct NeededEnergy {
-    total: f64,
-    compute: f64,
-    sram: f64,
-    network: f64,
-    off_chip: f64,
-    #[serde(rename = "static")]
-    static_: f64,
-}
-
-#[derive(Debug, Deserialize)]
-struct NeededSection {
-    name: String,
-    cycles: u64,
-    launch_cycles: u64,
-    bound_by: String,
-    pcus: u64,
-    pmus: u64,
-    sram_peak_bytes: u64,
-    traffic: NeededTraffic,
-    energy_j: NeededEnergy,
-    stages: Vec<NeededStage>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NeededStage {
-    operators: Vec<String>,
-    pcus: u64,
-    busiest_cycles: u64,
-    mean_cycles: f64,
-    mapping: String,
+/// What a value is, in words.
+fn found(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "another number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a table",
+    }
 }
 
 /// Reads a saved result; of `--against` that of the second chip too.
 ///
 /// # Errors
-/// What is missing or of another type, with line and column; a schema of another version; no runs.
+/// What is no JSON, with line and column; what is missing or of another type, with its place; a schema of another version; no runs.
 pub(super) fn read(text: &str) -> Result<(Value, Option<Value>), String> {
-    let needed: Needed = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    if needed.schema != SCHEMA {
-        return Err(format!("schema {}, expected {SCHEMA}", needed.schema));
+    let result: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    RESULT.check(&result, "")?;
+    if result["schema"] != SCHEMA {
+        return Err(format!("schema {}, expected {SCHEMA}", result["schema"]));
     }
-    if needed.runs.is_empty() || needed.against.as_ref().is_some_and(|against| against.runs.is_empty()) {
+    let is_empty = |runs: &Value| runs.as_array().is_some_and(Vec::is_empty);
+    if is_empty(&result["runs"]) || is_empty(&result["against"]["runs"]) {
         return Err("no runs, expected one or two".to_owned());
     }
-    if let Some(waterfall) = &needed.waterfall {
+    if let Some(waterfall) = result.get("waterfall").filter(|waterfall| !waterfall.is_null()) {
+        let waterfall: Waterfall =
+            serde_json::from_value(waterfall.clone()).map_err(|error| format!("`waterfall`: {error}"))?;
         waterfall.check()?;
     }
-    let first: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    Ok(sides(first))
+    Ok(sides(result))
 }
 
 /// The results of both chips of a document: the page shows each as it shows a result of its own.

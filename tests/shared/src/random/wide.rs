@@ -49,7 +49,7 @@ fn of_rows(
 }
 
 /// Families of pairs, by the kind of section that they are made of.
-pub(crate) fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphValues)>)> {
+pub fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphValues)>)> {
     let rows = || prop_oneof![1 => 1u64..=8, 4 => 8u64..=300, 1 => select(vec![512u64, 1000])];
     let gemm = || widths().prop_map(|n| Growth::Gemm(n, None));
     let masked = || (widths(), sparsities()).prop_map(|(n, s)| Growth::Gemm(n, Some(s)));
@@ -126,7 +126,7 @@ fn images() -> impl Strategy<Value = GraphValues> {
 }
 
 /// The wide pair with a number, always the same for a seed, and the name of its family.
-pub(crate) fn wide_pair(seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
+pub fn wide_pair(seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
     let families = wide_families();
     let (family, strategy) = &families[number % families.len()];
     let (chip, graph) = drawn(strategy, seed, number);
@@ -134,7 +134,7 @@ pub(crate) fn wide_pair(seed: u64, number: usize) -> (&'static str, ChipValues, 
 }
 
 /// The pair with a number of one family, whatever the number of families.
-pub(crate) fn wide_pair_of(family: &str, seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
+pub fn wide_pair_of(family: &str, seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
     let families = wide_families();
     let (family, strategy) = families.iter().find(|known| known.0 == family).expect("a family");
     let (chip, graph) = drawn(strategy, seed, number);

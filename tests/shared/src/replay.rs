@@ -8,17 +8,18 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use rdusim::fluid::{ActivityId, Completion, Fluid, Rate, ResourceId, Usage};
-use rdusim::index::Id;
+use rdusim_base::index::Id;
+use rdusim_engines::fluid::{ActivityId, Completion, Fluid, Rate, ResourceId, Usage};
 
 /// Capacity of a link or port a tick at so many percent, in the unit of the recorded weights.
-pub(crate) const fn capacity(percent: u64) -> u32 {
+pub const fn capacity(percent: u64) -> u32 {
     ((percent << 16) / 100) as u32
 }
 
 /// What a transfer group moves at once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Transfer {
+pub struct Transfer {
+    /// The transfer group, as an index into those of the recording.
     pub group: usize,
     /// When it begins, from the beginning of the period.
     pub at: u64,
@@ -34,17 +35,19 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// Ticks that it takes without others.
-    pub(crate) fn alone(&self) -> u64 {
+    pub fn alone(&self) -> u64 {
         self.least.max(self.paced)
     }
 }
 
 /// One period of a section in steady state.
 #[derive(Debug, Default)]
-pub(crate) struct Recording {
+pub struct Recording {
+    /// Ticks from the beginning of a period to that of the next.
     pub period_ticks: u64,
     /// Firings of lockstep groups.
     pub firings: u64,
+    /// Links and ports that transfers share.
     pub resources: usize,
     /// Contended links and ports of each group, with their weights.
     pub groups: Vec<Vec<(usize, u32)>>,
@@ -54,7 +57,7 @@ pub(crate) struct Recording {
 
 impl Recording {
     /// Reads the lines of a file; `None` if it is no recording.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         let mut recording = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let mut words = line.split(' ');
@@ -87,10 +90,12 @@ impl Recording {
 type Sent = (u64, usize);
 
 /// A recording under way.
-pub(crate) struct Replay<'a> {
+pub struct Replay<'a> {
     recording: &'a Recording,
+    /// The solver, with the transfers under way as its activities.
     pub fluid: Fluid,
     activities: Vec<ActivityId>,
+    /// The links and ports, in the order of their indices in the recording.
     pub links: Vec<ResourceId>,
     /// The transfer under way of each group, and those that wait for it.
     current: Vec<Option<Sent>>,
@@ -107,7 +112,7 @@ pub(crate) struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     /// At the beginning of the first period. `percent` is the rate of links and ports, of what they have.
-    pub(crate) fn new(recording: &'a Recording, percent: u64) -> Self {
+    pub fn new(recording: &'a Recording, percent: u64) -> Self {
         let mut fluid = Fluid::default();
         let links: Vec<ResourceId> = (0..recording.resources).map(|_| fluid.add_resource(capacity(percent))).collect();
         let usage = |&(resource, weight): &(usize, u32)| Usage { resource: links[resource], weight };
@@ -134,7 +139,7 @@ impl<'a> Replay<'a> {
 
     /// Goes on to the end of a period, number `period` from 0, but does not begin the next; `end` hears of every transfer
     /// that is through, and when. `each` sees the replay after every event.
-    pub(crate) fn run(&mut self, period: u64, mut end: impl FnMut(Sent, u64), mut each: impl FnMut(&mut Self)) {
+    pub fn run(&mut self, period: u64, mut end: impl FnMut(Sent, u64), mut each: impl FnMut(&mut Self)) {
         let until = (period + 1) * self.recording.period_ticks;
         loop {
             let next = self.begins(self.next);
@@ -193,7 +198,7 @@ impl<'a> Replay<'a> {
     }
 
     /// All that the rest of a replay depends on, seen from now.
-    pub(crate) fn state(&self) -> Vec<u64> {
+    pub fn state(&self) -> Vec<u64> {
         let mut words = Vec::new();
         self.fluid.write_state(&mut words);
         let ago = |sent: &Sent| [self.fluid.now() - self.begins(*sent), sent.1 as u64];

@@ -6,19 +6,17 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rdusim::arch::{self, Chip};
-use rdusim::workload::{self, Workload};
+use rdusim_graph::arch::{self, Chip};
+use rdusim_graph::workload::{self, Workload};
 
-#[path = "random/images.rs"]
 mod images;
-#[path = "random/wide.rs"]
-pub(crate) mod wide;
+pub mod wide;
 
 use images::ImageWalk;
 
 /// A chip file's values. Shrinks towards a small, plain chip.
 #[derive(Clone)]
-pub(crate) struct ChipValues {
+pub struct ChipValues {
     /// Columns and rows of sites.
     pub grid: (u64, u64),
     pattern: &'static str,
@@ -48,7 +46,7 @@ pub(crate) struct ChipValues {
 
 /// One memory tier's values.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TierValues {
+pub struct TierValues {
     channels: u64,
     /// Bandwidth.
     pub gb_per_s: f64,
@@ -65,7 +63,7 @@ pub(crate) struct TierValues {
 
 impl TierValues {
     /// Makes the tier one that DRAM parts may make up, of which a channel sustains so much.
-    pub(crate) fn fit_parts(&mut self, channel_gb_per_s: f64) {
+    pub fn fit_parts(&mut self, channel_gb_per_s: f64) {
         (self.burst, self.bursts_a_stripe) = (64, self.bursts_a_stripe.max(4));
         self.gb_per_s = self.gb_per_s.min(channel_gb_per_s * self.channels as f64);
     }
@@ -89,7 +87,7 @@ impl TierValues {
 
 impl ChipValues {
     /// The chip file.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Self { grid, ags, pcu_ports, pmu_ports, .. } = self;
         let right = if ags.1 > 0 { format!(", right = {{ ags = {} }}", ags.1) } else { String::new() };
         let mut text = format!(
@@ -163,7 +161,7 @@ static_w = 10
     }
 
     /// The chip.
-    pub(crate) fn chip(&self) -> Chip {
+    pub fn chip(&self) -> Chip {
         arch::parse("random chip", &self.text(), &[])
             .unwrap_or_else(|error| panic!("{}\n{}", error.render(false), self.text()))
     }
@@ -171,7 +169,7 @@ static_w = 10
 
 impl ChipValues {
     /// The same chip with lanes for integers.
-    pub(crate) fn chip_of_integers(&self) -> Chip {
+    pub fn chip_of_integers(&self) -> Chip {
         let lanes = format!(", int8 = {} }}\nstages", 2 * self.lanes);
         let text =
             self.text().replacen(" }\nstages", &lanes, 1).replacen("fp32 = 1.5 }", "fp32 = 1.5, int8 = 0.2 }", 1);
@@ -192,7 +190,7 @@ impl ChipValues {
     }
 
     /// The same chip with more of one resource, and what.
-    pub(crate) fn richer(&self) -> Vec<(&'static str, Self)> {
+    pub fn richer(&self) -> Vec<(&'static str, Self)> {
         let with = |change: &dyn Fn(&mut Self)| {
             let mut values = self.clone();
             change(&mut values);
@@ -240,7 +238,7 @@ fn tiers() -> impl Strategy<Value = Vec<TierValues>> {
 }
 
 /// Random small chips: 2 x 2 to 8 x 6 sites.
-pub(crate) fn chips() -> impl Strategy<Value = ChipValues> {
+pub fn chips() -> impl Strategy<Value = ChipValues> {
     let grid =
         (2u64..=8, 2u64..=6, select(vec![r#"["CM", "MC"]"#, r#"["CMC", "MCM"]"#, r#"["CM"]"#, r#"["CM.", "CCM"]"#]));
     let edges = (prop_oneof![2 => 4u64..=8, 1 => 1u64..=3], 0u64..=3, select(vec![64u64, 16, 128]));
@@ -314,7 +312,7 @@ enum Growth {
 
 /// A workload: how it grows from its input.
 #[derive(Clone)]
-pub(crate) struct GraphValues {
+pub struct GraphValues {
     rows: u64,
     columns: u64,
     dtype: &'static str,
@@ -331,7 +329,7 @@ impl GraphValues {
     }
 
     /// The workload file.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut builder = Builder {
             rows: self.rows,
             image: self.image,
@@ -364,12 +362,13 @@ impl GraphValues {
     }
 
     /// The same graph in another data type.
-    pub(crate) fn in_type(&self, dtype: &'static str) -> Self {
+    #[must_use]
+    pub fn in_type(&self, dtype: &'static str) -> Self {
         Self { dtype, ..self.clone() }
     }
 
     /// The workload.
-    pub(crate) fn workload(&self) -> Workload {
+    pub fn workload(&self) -> Workload {
         workload::parse("random workload", &self.text(), &[], 0)
             .unwrap_or_else(|error| panic!("{}\n{}", error.render(false), self.text()))
     }
@@ -490,7 +489,7 @@ fn sparsities() -> impl Strategy<Value = (f64, (u64, u64))> {
 }
 
 /// Random small graphs, of up to a dozen or so operators.
-pub(crate) fn graphs() -> impl Strategy<Value = GraphValues> {
+pub fn graphs() -> impl Strategy<Value = GraphValues> {
     let (width, sparsity) = (widths(), sparsities());
     let growth = prop_oneof![
         6 => (width.clone(), prop::option::weighted(0.3, sparsity)).prop_map(|(n, s)| Growth::Gemm(n, s)),
@@ -513,7 +512,7 @@ fn grown(growth: impl Strategy<Value = Growth>) -> impl Strategy<Value = GraphVa
 }
 
 /// Families of pairs, by what they are short of or made of.
-pub(crate) fn families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphValues)>)> {
+pub fn families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphValues)>)> {
     let dense = || widths().prop_map(|n| Growth::Gemm(n, None));
     let unary = || select(vec!["relu", "gelu", "softmax", "layer_norm"]).prop_map(Growth::Unary);
     let chains = grown(prop_oneof![3 => dense(), 1 => unary()]);
@@ -556,12 +555,12 @@ fn small() -> impl Strategy<Value = (ChipValues, GraphValues)> {
 }
 
 /// The small pair with a number, always the same for a seed.
-pub(crate) fn small_pair(seed: u64, number: usize) -> (ChipValues, GraphValues) {
+pub fn small_pair(seed: u64, number: usize) -> (ChipValues, GraphValues) {
     drawn(&small(), seed, number)
 }
 
 /// The pair with a number, always the same for a seed, and the name of its family.
-pub(crate) fn pair(seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
+pub fn pair(seed: u64, number: usize) -> (&'static str, ChipValues, GraphValues) {
     let families = families();
     let (family, strategy) = &families[number % families.len()];
     let (chip, graph) = drawn(strategy, seed, number);

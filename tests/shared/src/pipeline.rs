@@ -4,7 +4,7 @@
 //! freed (a max-plus recurrence), so nodes take turns, each going as far as its channels let it. The channels are the
 //! rings of the event engine; times are whole cycles.
 
-use rdusim::sim::Ring;
+use rdusim_engines::sim::Ring;
 
 /// A node: every firing takes one token from each input and puts one into each output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,14 +18,14 @@ struct Node {
 
 /// A graph of nodes and channels through which tokens flow.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pipeline {
+pub struct Pipeline {
     nodes: Vec<Node>,
     capacities: Vec<u64>,
 }
 
 /// What one node did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct NodeRun {
+pub struct NodeRun {
     /// Tokens it passed on.
     pub tokens: u64,
     /// Cycles it worked.
@@ -38,7 +38,7 @@ pub(crate) struct NodeRun {
 
 /// What a run of a pipeline gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PipelineRun {
+pub struct PipelineRun {
     /// Cycles until the last token has left the last node.
     pub cycles: u64,
     /// Tokens that went through channels, all channels together.
@@ -74,7 +74,7 @@ const FIRST_COMPARED: u64 = 8;
 impl Pipeline {
     /// Adds a node that starts at most once in `service_cycles` and passes a token on `latency_cycles` after that.
     /// Returns its number.
-    pub(crate) fn node(&mut self, name: &str, service_cycles: u64, latency_cycles: u64) -> usize {
+    pub fn node(&mut self, name: &str, service_cycles: u64, latency_cycles: u64) -> usize {
         self.nodes.push(Node {
             name: name.to_owned(),
             service_cycles,
@@ -89,7 +89,7 @@ impl Pipeline {
     ///
     /// # Panics
     /// If there is no such node.
-    pub(crate) fn channel(&mut self, from: usize, to: usize, capacity: u64) {
+    pub fn channel(&mut self, from: usize, to: usize, capacity: u64) {
         let channel = self.capacities.len();
         self.capacities.push(capacity.max(1));
         self.nodes[from].outputs.push(channel);
@@ -98,7 +98,7 @@ impl Pipeline {
 
     /// Lets every node fire `tokens` times, in order. With `skip`, periods are not simulated, and all results but
     /// [`PipelineRun::skipped_tokens`] are the same.
-    pub(crate) fn run(&self, tokens: u64, skip: bool) -> PipelineRun {
+    pub fn run(&self, tokens: u64, skip: bool) -> PipelineRun {
         let mut flow = Flow {
             pipeline: self,
             rings: self.capacities.iter().map(|&capacity| Ring::new(capacity)).collect(),
