@@ -151,17 +151,16 @@ impl Asked<'_> {
         for range in ranges {
             let _ = write!(text, "[[axes]]\npath = {}\n{}\n", quoted(&range.path), axis(range)?);
         }
-        let best = if names.len() > 1 { "maximize = \"speedup\"" } else { "" };
         let _ = write!(text, "[[best]]\nminimize = \"{last}.time_s\"\n");
-        if !best.is_empty() {
-            let _ = write!(text, "[[best]]\n{best}\n");
+        let mut drawn = vec![format!("{last}.time_s")];
+        if names.len() > 1 {
+            text.push_str("[[best]]\nmaximize = \"speedup\"\n");
+            drawn.push("speedup".to_owned());
         }
         let path = |at: usize| ranges.get(at).map(|range| quoted(&range.path));
         if let Some(x) = path(0) {
             let series = path(1).map_or_else(String::new, |path| format!("series = {path}\n"));
-            for y in
-                [Some(format!("{last}.time_s")), (names.len() > 1).then(|| "speedup".to_owned())].into_iter().flatten()
-            {
+            for y in drawn {
                 let _ = write!(text, "[[plots]]\nkind = \"lines\"\nx = {x}\ny = {}\n{series}", quoted(&y));
             }
         }

@@ -54,8 +54,7 @@ pub(crate) fn evaluate_choices(
         trial.run_first_on_ideal_network();
         return Evaluated { level, ..trial.evaluated };
     }
-    let is_isomorphic = isomorphic.is_some_and(|isomorphic| trial.is_as_fast_as(isomorphic));
-    if !is_isomorphic {
+    if !isomorphic.is_some_and(|isomorphic| trial.is_as_fast_as(isomorphic)) {
         trial.search();
     }
     Evaluated { level: EvaluationLevel::Full, ..trial.evaluated }
@@ -84,7 +83,7 @@ struct Trial<'t, 'g> {
 impl Trial<'_, '_> {
     /// Measures choices, the least expected first, each step with those next to the best.
     fn search(&mut self) {
-        // Alone: if it takes what was expected of it, low effort needs no other.
+        // The first alone: what it shows of mappings like it orders the others.
         let (mut most, mut has_ended) = (1, false);
         while !self.is_done() {
             let batch = self.next_batch(most);
