@@ -2,9 +2,11 @@
 //!
 //! The command line and other front ends (the Python package) call the same functions, so their results are the same bytes.
 
+mod break_even;
 mod compare;
 mod execute;
 mod failure;
+mod fleet;
 mod pod;
 mod pod_search;
 mod points;
@@ -16,9 +18,11 @@ mod takes;
 mod validate;
 mod verify;
 
+pub use break_even::{BreakEven, BreakEvenRequest, break_even};
 pub use compare::{Options, Ran, Uncertainty, add_ranges, page};
 pub use execute::{Execution, Source, Stage, configurations, execute, graph_on, refuse_models};
 pub use failure::Failure;
+pub use fleet::{FleetRequest, fleet};
 pub use pod::{PodRequest, pod, stragglers};
 pub use pod_search::{SearchRequest, pod_search};
 pub use points::{PointsRequest, points};

@@ -64,16 +64,16 @@ pub struct DraftRequest<'a> {
 
 /// System, stack and model of a request, checked.
 #[derive(Debug, Clone)]
-struct Opened {
-    system: System,
-    stack: Stack,
-    service: Service,
-    speculation: Option<Speculation>,
+pub(super) struct Opened {
+    pub(super) system: System,
+    pub(super) stack: Stack,
+    pub(super) service: Service,
+    pub(super) speculation: Option<Speculation>,
     /// Tokens of a sequence.
     sequence: u64,
 }
 
-fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<Opened, Diagnostic> {
+pub(super) fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) -> Result<Opened, Diagnostic> {
     let system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;
     let stack = stack(&system, request.stack, noted)?.clone();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::break_even;
 use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
 use super::list::{LIST_EXAMPLES, ListArgs, NEW_EXAMPLES, NewArgs};
 use super::pod::{POD_EXAMPLES, PodArgs};
@@ -231,6 +232,9 @@ pub(super) enum Command {
     /// Join the shards of a study
     #[command(after_help = study_args::MERGE_EXAMPLES)]
     Merge(study_args::MergeArgs),
+    /// Find where two chips take as long, along a field of the chip or of the workload
+    #[command(after_help = break_even::BREAK_EVEN_EXAMPLES)]
+    BreakEven(break_even::BreakEvenArgs),
     /// Say what changed between two results, and why
     #[command(after_help = study_args::DIFF_EXAMPLES)]
     Diff(study_args::DiffArgs),

@@ -3,6 +3,7 @@
 //! Commands are short: they read inputs, call the library, and hand what it returns to [`crate::report`].
 
 mod args;
+mod break_even;
 mod check;
 mod compare;
 mod configured;
@@ -20,6 +21,7 @@ mod output;
 mod overwritten;
 mod panics;
 mod pod;
+mod pod_fleet;
 mod pod_goodput;
 mod pod_search;
 mod progress;
@@ -91,6 +93,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Explain(args) => explain::explain(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Merge(args) => sweep::merge(&args),
+        Command::BreakEven(args) => break_even::break_even(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Sparsity(args) => sparsity::sparsity(&args),
         Command::Validate(args) => validate::validate(&args),

@@ -11,6 +11,7 @@ use crate::pod::{ExecutionTraces, TrainingStep};
 use crate::report::{File, PodReport, write_traces};
 
 use super::failure::Failure;
+use super::pod_fleet::FleetArgs;
 use super::pod_goodput::GoodputArgs;
 use super::pod_search::{self, SearchArgs, Shown};
 use super::values::FormArgs;
@@ -38,6 +39,10 @@ Examples:
   # 1,000 requests, 4 a second, of which up to 32 run at one time
   rdusim pod arch/systems/dgx-a100.toml --model llama3-8b --phase requests \\
       --parallel tp=1 --batch 32 --arrivals 4
+
+  # the cheapest way to serve Llama-3.3-70B on up to 64 GPUs, the first token within 500 ms and each further one within 30
+  rdusim pod dgx-h100 --model llama3.3-70b --phase requests --search --objective cost --chips 1..64 \\
+      --ttft-ms p99:500 --tpot-ms p99:30 --usd-per-chip-hour 2.5
 
   # Llama-3-8B drafts four tokens at a time for Llama-3-70B, three in four of which it accepts
   rdusim pod arch/systems/dgx-a100.toml --model llama3-70b --phase decode --parallel tp=8 \\
@@ -201,6 +206,8 @@ pub(super) struct PodArgs {
     pub(super) draft: DraftArgs,
     #[command(flatten)]
     pub(super) requests: RequestArgs,
+    #[command(flatten)]
+    pub(super) fleet: FleetArgs,
     /// Change a field of the system file: arch.PATH=VALUE; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(super) set: Vec<String>,

@@ -27,16 +27,40 @@ pub(super) enum ObjectiveName {
     Chips,
     /// The least energy of a step, on as many chips or fewer
     Energy,
+    /// Requests: the least cost of a token
+    Cost,
+    /// Requests: the most tokens a second on as many chips or fewer
+    Throughput,
+    /// Requests: the most users at one time on as many chips or fewer
+    Users,
+}
+
+/// `N`, or `FEWEST..MOST`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChipRange {
+    pub(super) least: u64,
+    pub(super) most: u64,
+}
+
+/// Reads a range of chips.
+fn chip_range(text: &str) -> Result<ChipRange, String> {
+    let count = |text: &str| text.trim().parse::<u64>().ok().filter(|&count| count > 0);
+    let (least, most) =
+        text.split_once("..").map_or((Some(1), count(text)), |(least, most)| (count(least), count(most)));
+    match (least, most) {
+        (Some(least), Some(most)) if least <= most => Ok(ChipRange { least, most }),
+        _ => Err("expected a count of chips, or FEWEST..MOST such as 1..64".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
 pub(super) struct SearchArgs {
-    /// With --search: chips, or the most of them [default: all that the system can have]
-    #[arg(long, value_name = "N", requires = "search")]
-    chips: Option<u64>,
-    /// With --search: what is looked for [default: time]
+    /// With --search: chips, or the most of them, or fewest..most [default: all that the system can have]
+    #[arg(long, value_name = "N|A..B", requires = "search", value_parser = chip_range)]
+    pub(super) chips: Option<ChipRange>,
+    /// With --search: what is looked for [default: time; of requests cost]
     #[arg(long, value_enum, requires = "search")]
-    objective: Option<ObjectiveName>,
+    pub(super) objective: Option<ObjectiveName>,
     /// With --objective chips: seconds that a step may take
     #[arg(long, value_name = "SECONDS", requires = "objective")]
     target_step_s: Option<f64>,
@@ -60,6 +84,10 @@ impl SearchArgs {
             ObjectiveName::Time => Ok(Objective::Time),
             ObjectiveName::TokensPerChip => Ok(Objective::TokensPerChip),
             ObjectiveName::Energy => Ok(Objective::Energy),
+            ObjectiveName::Cost | ObjectiveName::Throughput | ObjectiveName::Users => {
+                let title = "`--objective`: cost, throughput and users are of `--phase requests`";
+                Err(Diagnostic::new(title).with_help("of training: time, tokens-per-chip, chips or energy"))
+            }
         }
     }
 }
@@ -85,7 +113,12 @@ pub(super) fn search(
     is_micro_batch_fixed: bool,
     shown: Shown<'_>,
 ) -> Result<(), Failure> {
-    let (chips, objective) = (args.chips, args.objective()?);
+    if let Some(range) = args.chips.filter(|range| range.least > 1) {
+        let title =
+            format!("`--chips {}..{}`: a search for training takes the most of them alone", range.least, range.most);
+        return Err(Diagnostic::new(title).with_help(format!("use `--chips {}`", range.most)).into());
+    }
+    let (chips, objective) = (args.chips.map(|range| range.most), args.objective()?);
     let request = SearchRequest { pod, is_micro_batch_fixed, chips, objective, failures: shown.failures };
     let mut told = Instant::now();
     let mut heard = |counts: &Counts, best: Option<&Job>| {

@@ -11,11 +11,11 @@ use crate::report::{File, ServingReport, ServingSetup, StreamReport};
 
 use super::failure::Failure;
 use super::pod::{DraftArgs, PodArgs, PodPhase, training};
-use super::{output, progress};
+use super::{output, pod_fleet, progress};
 
 /// What `rdusim pod` was asked for.
 pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
-    if let Some(flag) = args.requests.given().filter(|_| args.phase != PodPhase::Requests) {
+    if let Some(flag) = args.requests.given().or(args.fleet.given()).filter(|_| args.phase != PodPhase::Requests) {
         let title = format!("`{flag}` is for `--phase requests`");
         return Err(Diagnostic::new(title).with_help(format!("leave `{flag}` out")).into());
     }
@@ -23,6 +23,7 @@ pub(super) fn pod(args: &PodArgs) -> Result<(), Failure> {
         PodPhase::Training => training(args),
         PodPhase::Prefill => serve(args, Phase::Prefill),
         PodPhase::Decode => serve(args, Phase::Decode),
+        PodPhase::Requests if args.search => pod_fleet::search(args),
         PodPhase::Requests => requests(args),
     }
 }
@@ -54,7 +55,7 @@ fn refuse_training_options(args: &PodArgs) -> Result<(), Diagnostic> {
     }
 }
 
-fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> ServingRequest<'a> {
+pub(super) fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> ServingRequest<'a> {
     ServingRequest {
         system: &args.system,
         sets,

@@ -2,6 +2,7 @@
 //!
 //! A study calls the library as a user would: it reads inputs with overrides, compiles, simulates, and compares.
 
+pub mod break_even;
 pub mod diff;
 pub mod explain;
 mod gaps;

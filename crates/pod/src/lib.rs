@@ -62,10 +62,11 @@ pub use remedies::remedies;
 pub use schedule::{PassKind, Work, in_chunks, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{
-    Answer, Arrivals, Chunk, Cost, Divided, DraftUse, Drafted, ExpertRanks, Grid, Limits, Load, LoopRequests,
-    MOST_DRAFTED, Mixed, PREFILL_TOKENS, Parameters, Policy, Range, Replayed, Request, RequestSize, Round, Sample,
-    Served, ServedBlocks, ServedPhase, Server, Service, ServingMemory, ServingTime, Speculation, Spread, StepParts,
-    Streamed, TierUse, Transfer, WorkerPool, check_served, divided, drawn, memory as serving_memory, read_trace,
+    Answer, Arrivals, Chunk, Cost, Divided, Division, DraftUse, Drafted, ExpertRanks, Fleet, FleetObjective,
+    FleetSearch, Grid, Limits, Load, LoopRequests, MOST_DRAFTED, Mixed, Operated, PREFILL_TOKENS, Parameters, Policy,
+    Price, Range, Replayed, Request, RequestSize, Round, Sample, Served, ServedBlocks, ServedPhase, Server, Service,
+    ServingMemory, ServingTime, Speculation, Spread, Statistic, StepParts, Streamed, Target, Targets, TierUse,
+    Transfer, WorkerPool, check_served, divided, drawn, fleet, memory as serving_memory, most_users, read_trace,
     replay, serve, serving_remedies, stream,
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};

@@ -3,9 +3,11 @@
 //! A pass of a stage is the chip's own simulation of its part of the model; collectives and transfers come from the links'
 //! model as in training. `docs/serving.md` has the rules.
 
+mod alone;
 mod chip;
 mod divided;
 mod experts;
+mod fleet;
 mod grid;
 mod kinds;
 mod layered;
@@ -23,11 +25,13 @@ mod service;
 mod speculation;
 mod stored;
 mod stream;
+mod targets;
 mod time;
 mod work;
 
 pub use chip::check_served;
 pub use divided::{Divided, Transfer, WorkerPool, divided};
+pub use fleet::{Division, Fleet, FleetObjective, FleetSearch, Operated, fleet, most_users};
 pub use grid::{Grid, Range};
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};
 pub use mixed::{Chunk, Mixed};
@@ -40,4 +44,5 @@ pub use served::{Served, serve};
 pub use service::{Load, Parameters, RequestSize, ServedBlocks, Service};
 pub use speculation::{MOST_DRAFTED, Speculation};
 pub use stream::{DraftUse, PREFILL_TOKENS, Policy, Spread, Streamed, stream};
+pub use targets::{Price, Statistic, Target, Targets};
 pub use time::{Cost, ServedPhase, ServingTime, StepParts};

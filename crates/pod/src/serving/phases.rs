@@ -235,18 +235,31 @@ impl<'s> Server<'s> {
             bubble,
             other: busy.waiting * groups + host,
         };
-        let flops = self.flops(work, load);
+        let bound = (self.flops(work, load), self.read_s(work, load));
+        Ok(self.phase(load, &passes, (critical, token_s, time), bound))
+    }
+
+    /// Seconds in which all memory reads what a pass of a group must: the weights of all stages, and caches, less what on-chip
+    /// memory holds.
+    fn read_s(&self, work: Work, load: &Load) -> f64 {
         let sram = self.chips.chip().device().sram_bytes();
         let cached = |stage: u64| match work {
             Work::Rows { .. } => 0,
             _ => load.micro_batch * self.service.read_of_caches(stage, load.tokens),
         };
         // A table of tokens is looked up, not read, where it is no matrix of logits.
-        let read: u64 = (0..p.pp)
+        let read: u64 = (0..self.service.parallel.pp)
             .map(|stage| self.read_bytes(stage).saturating_sub(sram) + cached(stage).saturating_sub(sram))
             .sum();
         let rate: f64 = self.chips.chip().device().tiers().iter().map(|tier| tier.bandwidth_bytes_per_s as f64).sum();
-        Ok(self.phase(load, &passes, (critical, token_s, time), (flops, read as f64 / rate)))
+        read as f64 / rate
+    }
+
+    /// Seconds that no decode step of a load takes less than: without a simulation.
+    pub(super) fn least_step_s(&self, load: &Load) -> f64 {
+        let work = Work::tokens(1);
+        let computing = self.flops(work, load) / (self.peak() * self.service.parallel.chips() as f64);
+        computing.max(self.read_s(work, load))
     }
 
     /// FLOP of the model in a pass of all groups.

@@ -15,6 +15,7 @@ mod execution_traces;
 mod figures;
 #[cfg(test)]
 mod fixture;
+mod fleet;
 mod gaps;
 pub mod human;
 mod map_files;
@@ -57,6 +58,7 @@ pub use self::entries::{
     ArchEntry, EnergyEntry, RunEntry, SectionEntry, StageEntry, TensorEntry, TrafficEntry, VendorEntry, WorkloadEntry,
 };
 pub use self::execution_traces::write_traces;
+pub use self::fleet::FleetReport;
 pub use self::map_files::map_files;
 pub use self::map_table::map_table;
 pub use self::mask::MaskReport;

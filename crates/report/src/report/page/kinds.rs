@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::sheet::Sheet;
-use super::{checks, pods};
+use super::{checks, crossings, fleets, pods};
 
 /// The sheet of a result; nothing of runs of a workload, and of what is no JSON object.
 pub(super) fn read(text: &str) -> Option<Result<Sheet, String>> {
@@ -16,8 +16,10 @@ pub(super) fn read(text: &str) -> Option<Result<Sheet, String>> {
         Some("training") if has("candidates") => pods::search(text),
         Some("training") => pods::training(text),
         Some("prefill" | "decode") => pods::serving(text),
+        Some("requests") if has("divisions") => fleets::fleet(text),
         Some("requests") => pods::requests(text),
         _ if has("modes") && has("fidelity") => checks::explanation(text),
+        _ if has("axis") && has("points") && has("why") => crossings::crossing(text),
         _ if has("certificate") => checks::certificate(text),
         _ if has("passed") && has("max_rel_error") => checks::verification(text),
         _ if has("passed") && has("products") => checks::verification_of_tiles(text),

@@ -4,6 +4,8 @@
 //! the page as text only: nothing from an input file becomes markup.
 
 mod checks;
+mod crossings;
+mod fleets;
 mod kinds;
 mod layout;
 mod pods;
