@@ -46,7 +46,7 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
         }
         AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)
             if job.parallel.optimizer != Optimizer::Adam
-                || job.parallel.gradients != Gradients::Bf16
+                || job.parallel.gradients.is_some_and(|of| of != Gradients::Bf16)
                 || job.parallel.gist =>
         {
             let title =
