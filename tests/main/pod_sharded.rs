@@ -205,7 +205,7 @@ fn zero_3_on_many_nodes_is_near_what_was_published() {
     let flops = 96.0 * 1536.0 * s * l * h * h * (1.0 + s / (6.0 * h) + v / (16.0 * l * h));
     let base = |parallel: &str, micro_batch| Job {
         model: "gpt3-175b".into(),
-        architecture: architecture.clone(),
+        architecture,
         batch: 1536,
         micro_batch,
         sequence,

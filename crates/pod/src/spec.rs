@@ -326,7 +326,14 @@ fn protocol(source: &Source, spec: &ProtocolSpec) -> Result<Protocol, Diagnostic
     })
 }
 
-fn sharding(source: &Source, spec: &ShardingSpec, field: &impl Fn(&str) -> String) -> Result<Sharding, Diagnostic> {
+fn tensor_parts(source: &Source, spec: &StackSpec, field: &impl Fn(&str) -> String) -> Result<u64, Diagnostic> {
+    let Some(parts) = &spec.tensor_parts else { return Ok(1) };
+    source.count(&field("tensor_parts"), parts, PARTS)
+}
+
+fn sharding(source: &Source, spec: &StackSpec, field: &impl Fn(&str) -> String) -> Result<Sharding, Diagnostic> {
+    let Some(spec) = &spec.sharding else { return Ok(Sharding::default()) };
+    let field = |key: &str| field(&format!("sharding.{key}"));
     let us = |key: &str, value: &Spanned<Real>| source.real(&field(key), value, US);
     let count = |key: &str, value: &Spanned<Count>| source.count(&field(key), value, 0..=1 << 50);
     Ok(Sharding {
@@ -414,14 +421,8 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         host_us: source.real(&field("host_us"), &spec.host_us, US)?,
         backward_host_us: source.real(&field("backward_host_us"), &spec.backward_host_us, US)?,
         kernel_factor: source.real(&field("kernel_factor"), &spec.kernel_factor, FACTOR)?,
-        tensor_parts: match &spec.tensor_parts {
-            Some(parts) => source.count(&field("tensor_parts"), parts, PARTS)?,
-            None => 1,
-        },
-        sharding: match &spec.sharding {
-            Some(spec) => sharding(source, spec, &|key| field(&format!("sharding.{key}")))?,
-            None => Sharding::default(),
-        },
+        tensor_parts: tensor_parts(source, spec, &field)?,
+        sharding: sharding(source, spec, &field)?,
         blocking: *spec.blocking.get_ref(),
         scatter_gather: *spec.scatter_gather.get_ref(),
     })

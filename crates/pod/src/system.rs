@@ -252,7 +252,7 @@ impl Scheduler {
 }
 
 /// How a stack gathers weights and scatters gradients that lie on the replicas in parts (`ZeRO`-2 and -3).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sharding {
     /// Nothing is computed beside a gather or a scatter, and no two of them run at the same time.
     pub waits: bool,
@@ -268,19 +268,6 @@ pub struct Sharding {
     pub scatter_rank_us: f64,
     /// Share of a chip's rate of computing that a collective takes which runs beside it.
     pub compute_share: f64,
-}
-
-impl Default for Sharding {
-    fn default() -> Self {
-        Self {
-            waits: false,
-            persistent_parameters: 0,
-            reuse_parameters: 0,
-            gather_rank_us: 0.0,
-            scatter_rank_us: 0.0,
-            compute_share: 0.0,
-        }
-    }
 }
 
 /// Software of a system.

