@@ -53,10 +53,14 @@ pub fn pod<T>(
     noted: &mut dyn FnMut(&str),
     then: impl FnOnce(&System, &Stack, &Job, &TrainingStep) -> T,
 ) -> Result<T, Diagnostic> {
-    let system = pod::open(request.system, request.sets)?;
+    let mut system = pod::open(request.system, request.sets)?;
     let parallel = Parallel::parse(request.parallel)?;
+    let grown = system.grown(parallel.chips());
+    if let Some((grown, _)) = &grown {
+        system = grown.clone();
+    }
     let stack = stack(&system, request.stack, noted)?;
-    let TrainedModel { job, notes } = job(request, parallel)?;
+    let TrainedModel { job, mut notes } = job(request, parallel)?;
     job.check()?;
     if !stack.kind.trains() {
         let title = format!("the stack {:?} is one of prefill and decode alone", stack.kind.name());
@@ -84,6 +88,7 @@ pub fn pod<T>(
     }
     let detail = if request.flat { Detail::Flat } else { Detail::Grouped };
     let mut step = pod::step(&system, stack, &job, detail)?;
+    notes.extend(grown.map(|(_, note)| note));
     step.notes.extend(notes);
     Ok(then(&system, stack, &job, &step))
 }

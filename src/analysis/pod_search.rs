@@ -32,7 +32,11 @@ pub fn pod_search<T>(
     heard: &mut dyn FnMut(&Counts, Option<&Job>),
     then: impl FnOnce(&SearchReport<'_>) -> T,
 ) -> Result<T, Diagnostic> {
-    let system = pod::open(request.pod.system, request.pod.sets)?;
+    let mut system = pod::open(request.pod.system, request.pod.sets)?;
+    let grown = system.grown(request.chips.unwrap_or(0));
+    if let Some((grown, _)) = &grown {
+        system = grown.clone();
+    }
     let given = request.pod.parallel;
     let parallel = if given.is_empty() { Parallel::default() } else { Parallel::parse(given)? };
     let stack = stack(&system, request.pod.stack, noted)?;
@@ -59,6 +63,7 @@ pub fn pod_search<T>(
             let goodput = request.failures.map(|failures| failures.goodput(job.parallel.chips()));
             let mut step = TrainingStep { goodput, ..pod::step(&system, stack, job, Detail::Grouped)? };
             step.notes.extend(notes);
+            step.notes.extend(grown.map(|(_, note)| note));
             Some((job, step))
         }
     };

@@ -128,6 +128,15 @@ fn memory_is_what_its_parts_add_up_to() {
     assert!(kept.is_sorted_by(|less, more| less < more), "{kept:?}");
 }
 
+/// Of 1,024 experts for the 4 x 512 tokens of a group each has two rows, half a row for each sender: as many rows as tokens.
+#[test]
+fn a_capacity_counts_the_tokens_of_all_senders() {
+    let of = Experts { count: 1024, each: 1, ..experts() };
+    let job = Job { expert_load: ExpertLoad::Uniform, ..job_with(of, "dp=4,ep=4,capacity=1", 8) };
+    let of = run(&job, Detail::Grouped).experts.expect("experts");
+    assert!(of.dropped > 0.0 && (of.padded - of.dropped).abs() < 1e-6 * of.visits, "{of:?}");
+}
+
 #[test]
 fn a_capacity_drops_what_the_multinomial_says() {
     let mut rng = Pcg64Mcg::seed_from_u64(11);

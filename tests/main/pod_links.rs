@@ -227,3 +227,24 @@ fn a_dgx_h100_is_faster_by_no_more_than_its_rates() {
         assert!(fast.bound_s < fast.step_s && (slow.bound_s / fast.bound_s - 989.4 / 311.9).abs() < 0.01);
     }
 }
+
+/// With sequence parallelism products hide all but a quarter of the tensor collectives, as far as they are as long.
+#[test]
+fn products_hide_tensor_collectives_of_a_stack_in_parts() {
+    let exposed = |parts: u64, parallel: &str| {
+        let set = format!("arch.stack.flash.tensor_parts={parts}");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_rdusim"))
+            .args(["pod", "dgx-h100", "--model", "llama2-7b", "--phase", "training", "--stack", "flash"])
+            .args(["--batch", "8", "--seq", "4096", "--format", "json", "--set", &set, "--parallel", parallel])
+            .output()
+            .expect("the binary runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+        found["time_s"]["tensor_comm_exposed"].as_f64().expect("a time")
+    };
+    let (all, parts) = (exposed(1, "tp=4,sp=1,recompute=full"), exposed(4, "tp=4,sp=1,recompute=full"));
+    assert!(parts < 0.5 * all && parts > 0.2 * all, "{parts} of {all}");
+    // Sums of whole activations are not divided.
+    let plain = "tp=4,recompute=full";
+    assert!((exposed(4, plain) / exposed(1, plain) - 1.0).abs() < 1e-12);
+}

@@ -52,7 +52,7 @@ impl Optimizer {
     }
 }
 
-/// As what replicas add up gradients.
+/// As what gradients are kept and replicas add them up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Gradients {
     /// Two bytes each.
@@ -67,6 +67,11 @@ pub enum Gradients {
 }
 
 impl Gradients {
+    /// Bytes of one on a chip; what is compressed is so only while replicas add it up.
+    pub fn bytes(self) -> u64 {
+        if self == Self::Fp32 { 4 } else { 2 }
+    }
+
     /// Its name with its rank.
     pub fn name(self) -> String {
         match self {
@@ -97,7 +102,7 @@ pub enum Capacity {
     /// Those of its tokens, whatever their number (Gale et al., *`MegaBlocks`*, 2022).
     #[default]
     Dropless,
-    /// As many for each expert and sender: so many thousandths of what even loads give. What is above is dropped, what is missing
+    /// As many for each expert: so many thousandths of what even loads give of the tokens of all senders. What is above is dropped, what is missing
     /// is padding (Lepikhin et al., *`GShard`*, 2020).
     Factor(u64),
 }

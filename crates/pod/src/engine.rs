@@ -23,8 +23,8 @@ type Input = (usize, PassKind, u64, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A unit of a pass ends.
-    Done(usize),
+    /// A unit of an actor's pass ends, if nothing has changed its rate since this was the so-manieth that was said of the actor.
+    Done(usize, u64),
     /// The bytes of a transfer start: an index of `transfers`.
     Send(usize),
     /// The bytes of a phase of a reduction start.
@@ -78,6 +78,9 @@ struct State {
     unit: usize,
     /// The pass and the unit whose weights are asked for next.
     ahead: (usize, usize),
+    /// The unit that computes: when it began, and how far it is.
+    began: u64,
+    progress: Progress,
     /// Gathers that were asked for, that computing has begun on, and that it has ended on.
     asked: u64,
     used: u64,
@@ -92,6 +95,18 @@ struct State {
     is_sending: bool,
     free_since: u64,
     reductions_left: usize,
+}
+
+/// How far a unit is that computes.
+#[derive(Debug, Default, Clone, Copy)]
+struct Progress {
+    /// Nanoseconds of computing that were left at a time.
+    left: u64,
+    at: u64,
+    /// Whether a collective beside it has made it slower since.
+    is_slow: bool,
+    /// How many ends were foretold of the units of the actor.
+    foretold: u64,
 }
 
 struct Engine<'p, 's> {
@@ -175,7 +190,10 @@ impl Engine<'_, '_> {
             while let Some(&Reverse((at, event))) = self.events.peek().filter(|next| next.0.0 <= now) {
                 self.events.pop();
                 match event {
-                    Event::Done(actor) => self.done(actor, at),
+                    Event::Done(actor, foretold) if foretold == self.states[actor].progress.foretold => {
+                        self.done(actor, at);
+                    }
+                    Event::Done(..) => {}
                     Event::Send(way) => self.send(way),
                     Event::Reduce(reduction) => self.reduce(reduction, at),
                     Event::Stream(stream) => {
@@ -277,6 +295,7 @@ impl Engine<'_, '_> {
         }
         let state = &mut self.states[actor];
         (state.pass, state.unit, state.free_since) = (PassState::Between, 0, now);
+        self.ask_ahead(actor, now);
         self.try_unit(actor, now);
     }
 
@@ -290,9 +309,11 @@ impl Engine<'_, '_> {
         };
         let is_gathered =
             of.gathers.is_none_or(|stream| unit.gather.is_none() || self.streams.done(stream) > state.used);
-        // One set of gradients may wait for its scatter while the next is computed.
-        let has_room =
-            of.scatters.is_none_or(|stream| unit.scatter.is_none() || self.streams.done(stream) + 1 >= state.scattered);
+        // One set of gradients may wait for its scatter while the next is computed, unless the passes wait for all.
+        let has_room = of.scatters.is_none_or(|stream| {
+            let done = self.streams.done(stream);
+            if plan.waits { done >= state.scattered } else { unit.scatter.is_none() || done + 1 >= state.scattered }
+        });
         if !is_gathered || !has_room {
             return;
         }
@@ -303,8 +324,33 @@ impl Engine<'_, '_> {
         let state = &mut self.states[actor];
         state.pass = PassState::Computing;
         state.used += u64::from(unit.gather.is_some());
-        self.events.push(Reverse((now + unit.ns, Event::Done(actor))));
+        state.began = now;
+        state.progress = Progress { left: unit.ns, at: now, is_slow: false, ..state.progress };
+        self.foretell(actor, now);
         self.ask_ahead(actor, now);
+    }
+
+    /// Says when the unit that an actor computes ends, if nothing changes any more: slower beside a collective of its streams.
+    fn foretell(&mut self, actor: usize, now: u64) {
+        let (of, slowdown) = (&self.plan.actors[actor], self.plan.slowdown_thousandths);
+        let streams = [of.gathers, of.scatters].into_iter().flatten();
+        let is_slow = slowdown > 0 && streams.into_iter().any(|stream| self.streams.is_busy(stream));
+        let of = &mut self.states[actor].progress;
+        let rate = |is_slow: bool| if is_slow { 1000 - slowdown } else { 1000 };
+        of.left = of.left.saturating_sub((now - of.at) * rate(of.is_slow) / 1000);
+        (of.at, of.is_slow, of.foretold) = (now, is_slow, of.foretold + 1);
+        let end = now + (of.left * 1000).div_ceil(rate(is_slow));
+        self.events.push(Reverse((end, Event::Done(actor, of.foretold))));
+    }
+
+    /// A collective of a stream has begun or ended: units beside it go on at another rate.
+    fn changed(&mut self, stream: usize, now: u64) {
+        let plan = self.plan;
+        for &actor in plan.streams[stream].actors.iter().filter(|_| plan.slowdown_thousandths > 0) {
+            if self.states[actor].pass == PassState::Computing {
+                self.foretell(actor, now);
+            }
+        }
     }
 
     /// Asks for the weights of as many units as may be gathered by now.
@@ -313,6 +359,18 @@ impl Engine<'_, '_> {
         let of = &plan.actors[actor];
         let Some(stream) = of.gathers else { return };
         let state = &mut self.states[actor];
+        if plan.waits {
+            // Those of the next unit, when the one before is computed and scattered.
+            let is_scattered = of.scatters.is_none_or(|scatters| self.streams.done(scatters) >= state.scattered);
+            let is_next = state.pass == PassState::Between && state.asked == state.used && is_scattered;
+            let next = of.order.get(state.at).and_then(|work| of.passes.units(*work).get(state.unit));
+            if let Some(collective) = next.and_then(|unit| unit.gather).filter(|_| is_next) {
+                state.asked += 1;
+                self.streams.ask(&plan.streams, stream, actor, collective);
+                self.begin(stream, now);
+            }
+            return;
+        }
         let allowed = (state.used + plan.prefetch).max(state.freed + 1);
         while state.asked < allowed {
             let Some(&work) = of.order.get(state.ahead.0) else { break };
@@ -332,6 +390,7 @@ impl Engine<'_, '_> {
     fn begin(&mut self, stream: usize, now: u64) {
         if let Next::After(delay) = self.streams.begin(&self.plan.streams, stream) {
             self.events.push(Reverse((now + delay, Event::Stream(stream))));
+            self.changed(stream, now);
         }
     }
 
@@ -342,7 +401,9 @@ impl Engine<'_, '_> {
             return;
         }
         self.begin(stream, now);
+        self.changed(stream, now);
         for &actor in &plan.streams[stream].actors {
+            self.ask_ahead(actor, now);
             self.try_unit(actor, now);
             self.try_finish(actor, now);
         }
@@ -364,6 +425,11 @@ impl Engine<'_, '_> {
             PassKind::Weights => SpanKind::Weights,
             PassKind::Update => SpanKind::Optimizer,
         };
+        // What collectives beside it have made it longer is waiting for them.
+        let began = self.states[actor].began;
+        if now - unit.ns > began {
+            self.span(actor, SpanKind::Sharded, (began, now - unit.ns), work);
+        }
         self.span(actor, kind, (now - unit.ns, now), work);
         if let (Some(stream), Some(collective)) = (of.scatters, unit.scatter) {
             self.states[actor].scattered += 1;

@@ -6,11 +6,12 @@ use super::optimizer::gradient_parts;
 use super::parallel::Job;
 use super::pass::{Pass, Pieces};
 use super::schedule::{PassKind, Work, order};
-use super::sharded::{EMBEDDING, EXPERTS, LAYER, Piece, end_collectives, ns, pieces_of, received, tied_bytes};
+use super::sharded::{Piece, end_collectives, ns, pieces_of, received, tied_bytes};
 use super::stage::pieces;
 use super::system::{Stack, System};
 use super::tensor_comm::{TensorComm, tensor_comm};
 use super::training::{transfer_bytes, update_seconds};
+use super::unit_calls::{BACKWARD, EMBEDDING, EXPERTS, LAYER, UnitCall, UnitCalls};
 use rdusim_base::diagnostics::Diagnostic;
 
 mod groups;
@@ -76,6 +77,8 @@ pub struct ExecutionTraces<'s> {
     stack: &'s Stack,
     pieces: Pieces,
     comm: TensorComm,
+    /// What replicas gather and scatter.
+    calls: UnitCalls,
     /// Seconds of the optimiser's step by stage.
     update: Vec<f64>,
     groups: Groups,
@@ -96,12 +99,19 @@ impl<'s> ExecutionTraces<'s> {
             let title = "parts of sequences, and what moves to the host in passes, are not written as execution traces";
             return Err(Diagnostic::new(title).with_help("leave `--chakra`, or seq_chunks and offload, out"));
         }
+        if stack.tensor_parts > 1 && job.parallel.sp {
+            let title = "tensor collectives that go beside products in parts are not written as execution traces";
+            let name = stack.kind.name();
+            let help = format!("leave `--chakra` out, or give `--set arch.stack.{name}.tensor_parts=1`");
+            return Err(Diagnostic::new(title).with_help(help));
+        }
         let comm = tensor_comm(system, stack, job)?;
         let pieces = pieces(system, stack, job, &comm)?;
         let p = &job.parallel;
         let update = (0..p.pp).map(|stage| update_seconds(system, stack, job, &pieces, stage));
         let update = update.collect::<Result<Vec<f64>, Diagnostic>>()?;
-        let traces = Self { job, stack, pieces, comm, update, groups: Groups::new(job) };
+        let calls = UnitCalls::new(system, stack, job)?;
+        let traces = Self { job, stack, pieces, comm, calls, update, groups: Groups::new(job) };
         let nodes = (0..p.pp).map(|stage| traces.of(p.chip(stage, 0, 0)).len() as u64).max().unwrap_or(0);
         if nodes > MOST_NODES {
             let title = format!("the graph of a chip has {nodes} nodes, at most {MOST_NODES} are written");
@@ -284,6 +294,7 @@ impl<'t, 's> Graph<'t, 's> {
             let seconds = units.iter().map(|(_, pass)| pass.seconds()).sum();
             return self.compute(&name(work, "part"), seconds);
         }
+        let waits = self.of.stack.sharding.waits;
         for &(kind, pass) in units {
             let gathers = p.zero >= 3 && p.replicas() > 1 && work.pass != PassKind::Weights;
             // The gradient of a table needs no row of it.
@@ -291,41 +302,47 @@ impl<'t, 's> Graph<'t, 's> {
                 // It may start when the unit `prefetch` before it begins to compute, which is when the one before that has ended.
                 let ahead = p.prefetch as usize + 1;
                 let allowed = self.unit_ends.len().checked_sub(ahead).map(|at| self.unit_ends[at]);
-                let allowed = if p.prefetch == 0 { self.last } else { allowed };
+                let allowed = if p.prefetch == 0 || waits { self.last } else { allowed };
                 let after = [allowed, self.gathered];
-                self.gathered = self.sharded("gather weights", CollectiveKind::AllGather, kind, &after);
+                let is_again = work.pass == PassKind::Backward;
+                let calls = &self.of.calls.gathers[if is_again { kind + BACKWARD } else { kind }];
+                self.gathered = self.sharded("gather weights", CollectiveKind::AllGather, calls, &after);
                 self.join(name(work, "gathered"), self.gathered);
             }
             self.unit(work, kind, pass);
             self.unit_ends.extend(self.last);
             let has_gradients = if p.schedule.splits_weights() { PassKind::Weights } else { PassKind::Backward };
             if p.shards_passes() && work.pass == has_gradients {
-                // One set of gradients may wait for its scatter while the next is computed.
-                let waits = self.scatters.last().copied();
-                let after = [self.last, waits];
-                let scatter = self.sharded("scatter gradients", CollectiveKind::ReduceScatter, kind, &after);
-                if waits.is_some() {
-                    self.join(name(work, "room"), waits);
+                // One set of gradients may wait for its scatter while the next is computed, unless the passes wait for all.
+                let before = self.scatters.last().copied();
+                let calls = &self.of.calls.scatters[kind];
+                let scatter =
+                    self.sharded("scatter gradients", CollectiveKind::ReduceScatter, calls, &[self.last, before]);
+                let room = if waits { scatter } else { before };
+                if room.is_some() {
+                    self.join(name(work, "room"), room);
                 }
                 self.scatters.extend(scatter);
             }
         }
     }
 
-    /// A gather or scatter of a unit over the replicas, and behind it that of its experts over the chips that have the same.
-    fn sharded(&mut self, what: &str, kind: CollectiveKind, unit: usize, after: &[Option<u64>]) -> Option<u64> {
-        let job = self.of.job;
-        let [all, experts] = match unit {
-            LAYER => [job.layer_parameters(), 0],
-            EXPERTS => job.expert_layer_parameters(),
-            EMBEDDING => [job.embedding_parameters(), 0],
-            _ => [job.logits_parameters(), 0],
-        };
-        let of_all = self.collective(what, kind, (2 * all, Role::Replicas), after);
-        if experts == 0 {
-            return of_all;
+    /// The gathers or scatters of a unit over the replicas, one behind the other, and what host and chip do for each before it.
+    fn sharded(&mut self, what: &str, kind: CollectiveKind, calls: &[UnitCall], after: &[Option<u64>]) -> Option<u64> {
+        let mut last = None;
+        for call in calls {
+            let before: Vec<Option<u64>> = if last.is_some() { vec![last] } else { after.to_vec() };
+            let role = if call.of_holders { Role::Holders } else { Role::Replicas };
+            let micros = (call.beside_s * 1e6).round() as u64;
+            let before = if micros > 0 {
+                let list = before.into_iter().flatten();
+                vec![Some(self.push(format!("list of {what}"), Operation::Compute { micros }, list))]
+            } else {
+                before
+            };
+            last = self.collective(what, kind, (call.bytes, role), &before).or(last);
         }
-        self.collective(what, kind, (2 * experts, Role::Holders), &[of_all]).or(of_all)
+        last
     }
 
     /// A layer, the embedding or the logits, with the collectives of the tensor ranks in it.
@@ -351,7 +368,7 @@ impl<'t, 's> Graph<'t, 's> {
         let roles = [Role::Replicas, Role::Holders].into_iter().enumerate();
         for (part, role) in roles.filter(|(part, _)| *part == 0 || weights[1] > 0) {
             for &kind in end_collectives(self.of.stack.kind, p) {
-                let bytes = if kind == CollectiveKind::AllReduce { gradients[part] } else { 2 * weights[part] };
+                let bytes = if kind == CollectiveKind::AllGather { 2 * weights[part] } else { gradients[part] };
                 let reduced = self.collective("reduce gradients", kind, (bytes, role), &[after, before]);
                 before = reduced.or(before);
                 waits.extend(reduced);

@@ -2,7 +2,7 @@
 //!
 //! `ep` chips of dp x cp share the experts of a layer out; each keeps everything else whole, as every replica does. A token goes to
 //! the chips of its experts and comes back (Lepikhin et al., *`GShard`*, 2020; Fedus et al., *Switch Transformers*, 2021). With a
-//! capacity every sender gives each expert as many rows; without one an expert has those of its tokens (Gale et al.,
+//! capacity every expert has as many rows for the tokens of all senders; without one an expert has those of its tokens (Gale et al.,
 //! *`MegaBlocks`*, 2022), and all wait for the chip that has most. The router's gradient and its loss for balance are no part of it.
 
 use rand::{RngExt, SeedableRng};
@@ -93,24 +93,30 @@ impl Job {
         self.experts().map_or(0.0, elements)
     }
 
-    /// Rows of a layer that a sender gives each expert, if experts have a capacity.
+    /// Rows of a layer that an expert has for the tokens of all chips that share the experts out, if experts have a capacity.
     fn room(&self) -> Option<u64> {
         let Capacity::Factor(thousandths) = self.parallel.experts.capacity else { return None };
         let experts = self.experts()?;
-        let visits = u128::from(self.micro_batch * self.tokens() * experts.each);
+        let visits = u128::from(self.shared_tokens()) * u128::from(experts.each);
         Some((visits * u128::from(thousandths)).div_ceil(u128::from(experts.count) * 1000) as u64)
+    }
+
+    /// Tokens of a micro-batch on all chips that share the experts of a layer out.
+    fn shared_tokens(&self) -> u64 {
+        self.parallel.experts.ep * self.micro_batch * self.tokens()
     }
 
     /// Rows of a micro-batch that a chip sends to experts, with those that stay on it.
     pub(super) fn sent_rows(&self) -> u64 {
         let Some(experts) = self.experts() else { return 0 };
-        self.room().map_or(self.micro_batch * self.tokens() * experts.each, |room| experts.count * room)
+        let of_room = |room: u64| (experts.count * room).div_ceil(self.parallel.experts.ep);
+        self.room().map_or(self.micro_batch * self.tokens() * experts.each, of_room)
     }
 
     /// Share of the visits of tokens to experts that find no room.
     pub fn dropped_share(&self) -> f64 {
         let Some((experts, room)) = self.experts().zip(self.room()) else { return 0.0 };
-        let tokens = self.micro_batch * self.tokens();
+        let tokens = self.shared_tokens();
         let visits = (tokens * experts.each) as f64;
         if self.expert_load == ExpertLoad::Even {
             return (1.0 - (room * experts.count) as f64 / visits).max(0.0);
@@ -207,7 +213,7 @@ impl Rows {
         let ep = job.parallel.experts.ep;
         let local = (experts.count / ep) as usize;
         if let Some(room) = job.room() {
-            return Self { draws: vec![vec![ep * room; local]], members: vec![experts.count * room; ep as usize] };
+            return Self { draws: vec![vec![room; local]], members: vec![local as u64 * room; ep as usize] };
         }
         let tokens = ep * job.micro_batch * job.tokens();
         let visits = tokens * experts.each;
@@ -258,10 +264,10 @@ fn summed_to(visits: u64, rows: &[u64], most: u64) -> Vec<u64> {
 /// Rows that a chip has room for: those of the capacity; of the fullest chip's expected tokens and what they spread by.
 pub(super) fn most_rows(job: &Job) -> u64 {
     let Some(experts) = job.experts() else { return 0 };
-    if let Some(room) = job.room() {
-        return experts.count * room;
-    }
     let ep = job.parallel.experts.ep;
+    if let Some(room) = job.room() {
+        return experts.count / ep * room;
+    }
     let tokens = ep * job.micro_batch * job.tokens();
     if job.expert_load == ExpertLoad::Even {
         return (tokens * experts.each).div_ceil(ep);
@@ -441,8 +447,8 @@ pub(super) fn expert_use(job: &Job) -> Option<ExpertUse> {
     let layers = (job.architecture.layers / experts.every) as f64;
     let visits = layers * (job.batch * job.sequence * experts.each) as f64;
     let dropped = visits * job.dropped_share();
-    let senders = (job.passes() * job.parallel.replicas()) as f64;
-    let rows = job.room().map_or(visits, |room| layers * senders * (experts.count * room) as f64);
+    let groups = (job.passes() * job.holders()) as f64;
+    let rows = job.room().map_or(visits, |room| layers * groups * (experts.count * room) as f64);
     Some(ExpertUse { visits, dropped, padded: rows - (visits - dropped), imbalance: Rows::new(job).imbalance() })
 }
 

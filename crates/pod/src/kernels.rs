@@ -235,14 +235,15 @@ fn around(job: &Job, (stack, chunk): (StackKind, u64), feed: &Passes, parameters
         forward.push(encoded.clone());
         backward.insert(0, encoded);
     }
-    // Gradients are added to those of the micro-batches before.
-    backward.push(Shape::stream(parameters, 1, 6));
+    // Gradients are added to those of the micro-batches before, unless their products do.
+    let added = (!job.fuses_accumulation(stack)).then(|| Shape::stream(parameters, 1, 6));
+    backward.extend(added.clone());
     // A product's second gradient and the sum of the rows for its bias, and adding gradients.
     let mut weights = feed.weights.clone();
     for (n, k) in [(hidden, wide), (packed, hidden)] {
         weights.extend_from_slice(&of_product(rows, n, k)[1..]);
     }
-    weights.extend(backward.last().cloned());
+    weights.extend(added);
     Passes { forward, attention, backward, weights }
 }
 

@@ -43,6 +43,7 @@ mod tensor_comm;
 mod tiled;
 mod tiles;
 mod training;
+mod unit_calls;
 
 pub use choices::{Capacity, Context, Gradients, Mixture, Offload, Optimizer};
 pub use collective::{Call, CollectiveKind, Phase, Planned, least_bytes, phases, plan};
@@ -71,6 +72,6 @@ pub use serving::{
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use stragglers::{Slowest, Stragglers};
-pub use system::{Algorithm, Host, Level, Protocol, Scheduler, Stack, StackKind, System, Topology};
+pub use system::{Algorithm, Host, Level, Protocol, Scheduler, Sharding, Stack, StackKind, System, Topology};
 pub use tiled::{StageBlocks, Tiled};
 pub use training::{Detail, StepTime, TrainingStep, step};

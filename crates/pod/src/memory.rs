@@ -2,7 +2,7 @@
 
 use super::experts::most_rows;
 use super::offload::RESIDENT;
-use super::optimizer::{left_out_bytes, state_parts};
+use super::optimizer::{left_out_bytes, matrices, state_parts};
 use super::parallel::{Job, Recompute, Schedule};
 use super::schedule::held;
 use super::swapped::resident_parameters;
@@ -13,7 +13,7 @@ use super::system::{StackKind, System};
 pub struct Memory {
     /// Weights, 2 bytes each, divided over the replicas with ZeRO-3.
     pub weights: u64,
-    /// Their gradients, 2 bytes each, divided over the replicas from ZeRO-2.
+    /// Their gradients, 2 bytes each or 4 in fp32, divided over the replicas from ZeRO-2.
     pub gradients: u64,
     /// Master weights and what else the optimiser keeps, 12 bytes a parameter of Adam, divided over the replicas from ZeRO-1; none if they lie with
     /// the host.
@@ -119,6 +119,7 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
     }
     let between = if p.pp > 1 { 4 * 2 * sbh } else { 0 };
     let [of_state, of_gradients, of_weights] = p.sharding();
+    let of_gradient = job.gradient_bytes(stack);
     // Every micro-batch under way keeps the weights of its forward pass.
     let versions = match p.schedule {
         Schedule::PipeDream => held,
@@ -133,15 +134,15 @@ pub(super) fn of_stage(job: &Job, stack: StackKind, stage: u64) -> Memory {
         },
         // In phases those of the one that computes, and of the one whose gradients leave.
         gradients: if p.offload.weights && p.tiled.is_phased() {
-            2 * resident_parameters(job, 2)
+            of_gradient * resident_parameters(job, 2)
         } else {
-            job.divided(parts.map(|parameters| 2 * parameters), of_gradients)
+            job.divided(parts.map(|parameters| of_gradient * parameters), of_gradients)
         },
         optimizer: if p.offload.optimizer { 0 } else { job.divided(state_parts(job, stage), of_state) },
         activations,
         buffers: between
             + if p.tp > 1 && !streams { 2 * sbh } else { 0 }
-            + whole_units(job, stage)
+            + whole_units(job, stack, stage)
             + around(job)
             + exchanged_bytes(job)
             + job.chunk_bytes(stage)
@@ -200,16 +201,26 @@ pub(super) fn waiting_of_one(job: &Job, stack: StackKind, stage: u64) -> u64 {
 
 /// Bytes of the units that are whole at one time although their stage is divided over the replicas: with ZeRO-3 the
 /// weights of the one that computes and of those gathered ahead; from ZeRO-2 the gradients of the one that computes, and
-/// of one that is being scattered.
-fn whole_units(job: &Job, stage: u64) -> u64 {
+/// of one that is being scattered. Where each parameter is gathered alone they are the weights of two parameters, the gradients of one,
+/// and the list that a collective of one takes.
+fn whole_units(job: &Job, stack: StackKind, stage: u64) -> u64 {
     let p = &job.parallel;
     if !p.shards_passes() {
         return 0;
     }
+    let of_gradient = job.gradient_bytes(stack);
     let mut units = units(job, stage);
     units.sort_unstable_by(|a, b| b.cmp(a));
+    if p.zero >= 3 && stack.shards_by_parameter() && job.experts().is_none() {
+        let of_layer = matrices(job).into_iter().map(|(rows, columns)| rows * columns);
+        let ends = [job.embedding_parameters(), job.logits_parameters()];
+        let is_there = [stage == 0, job.has_logits(stage)];
+        let ends = ends.into_iter().zip(is_there).filter(|(_, is_there)| *is_there).map(|(count, _)| count);
+        let largest = of_layer.chain(ends).max().unwrap_or(0);
+        return (2 * 2 + of_gradient + of_gradient.max(2)) * largest;
+    }
     let largest = |count: u64| units.iter().take(count as usize).sum::<u64>();
-    2 * largest(2) + if p.zero >= 3 { 2 * largest(1 + p.prefetch) } else { 0 }
+    of_gradient * largest(2) + if p.zero >= 3 { 2 * largest(1 + p.prefetch) } else { 0 }
 }
 
 /// Bytes of weights on a chip whose weights lie with the host: the largest units of any stage, as many as compute and come.
@@ -248,7 +259,7 @@ pub fn of_host(system: &System, job: &Job, stack: StackKind) -> u64 {
     let of_stage = |stage| {
         let state = if p.offload.optimizer { job.divided(state_parts(job, stage), p.sharding()[0]) } else { 0 };
         // Of phases the gradients too.
-        let each = if p.tiled.is_phased() { 4 } else { 2 };
+        let each = if p.tiled.is_phased() { 2 + job.gradient_bytes(stack) } else { 2 };
         let weights = if p.offload.weights { each * job.stage_parameters(stage) } else { 0 };
         let held = held_of(job, stage).saturating_sub(RESIDENT);
         let kept = if p.offload.activations { held.saturating_mul(waiting_of_one(job, stack, stage)) } else { 0 };

@@ -83,6 +83,19 @@ impl Timer<'_> {
         Ok(sum)
     }
 
+    /// Seconds of a layer's tensor collectives that its products do not hide: with sequence parallelism, in as many parts as the stack
+    /// has, all parts but one go beside the products of another (Transformer Engine's user buffers).
+    fn unhidden(&self, collectives: f64, calls: &[KernelCall]) -> Result<f64, Diagnostic> {
+        let parts = self.stack.tensor_parts;
+        if parts < 2 || !self.job.parallel.sp || collectives <= 0.0 {
+            return Ok(collectives);
+        }
+        // Products on scores are of many heads.
+        let of_weights = |call: &&KernelCall| matches!(call, KernelCall::Product { count: 1, .. });
+        let products: Vec<KernelCall> = calls.iter().filter(of_weights).cloned().collect();
+        Ok(exposed_parts(collectives, self.pass(&products)?.compute, parts))
+    }
+
     fn forward_host(&self, launches: u64) -> f64 {
         launches as f64 * self.stack.host_us / 1e6
     }
@@ -134,7 +147,7 @@ impl Timer<'_> {
         let context_comm = [exchanged(false)?, exchanged(true)?];
         let exchanges = [comm.context.launches(false), comm.context.launches(true)];
         let forward = Pass {
-            tensor_comm: comm.forward,
+            tensor_comm: self.unhidden(comm.forward, &layer.forward)?,
             context_comm: context_comm[0],
             expert_comm: fed.exposed[0],
             ..self.pass(&layer.forward)?.plus(fed.products[0])
@@ -154,7 +167,7 @@ impl Timer<'_> {
         let again = again.launched(self.forward_host(again_launches));
         let ([own, of_weights], [launches, behind]) = self.split(layer)?;
         let backward = Pass {
-            tensor_comm: comm.backward,
+            tensor_comm: self.unhidden(comm.backward, &layer.backward)?,
             context_comm: context_comm[1],
             expert_comm: fed.exposed[1],
             ..own.plus(fed.products[1])
@@ -174,5 +187,28 @@ impl Timer<'_> {
         let backward = Pass { tensor_comm: backward_comm, ..own }.launched(self.backward_host(launches));
         let weights = of_weights.launched(self.backward_host(behind));
         Ok(PieceTime { forward, backward, weights, update: KernelCost::default() })
+    }
+}
+
+/// Seconds that collectives take longer than products if a part of either goes beside a part of the other: one part, and what the others
+/// take longer than the products beside them.
+fn exposed_parts(collectives: f64, products: f64, parts: u64) -> f64 {
+    let beside = 1.0 - 1.0 / parts as f64;
+    collectives / parts as f64 + (beside * (collectives - products)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exposed_parts;
+
+    #[test]
+    fn products_hide_all_parts_of_a_collective_but_one() {
+        // 8 s in 4 parts beside 10 s of products: the first part of 2 s.
+        assert!((exposed_parts(8.0, 10.0, 4) - 2.0).abs() < 1e-12);
+        // Beside 4 s: three parts of 2 s take 3 s longer than three of 1 s.
+        assert!((exposed_parts(8.0, 4.0, 4) - 5.0).abs() < 1e-12);
+        // Beside nothing, or in one part, all of it.
+        assert!((exposed_parts(8.0, 0.0, 4) - 8.0).abs() < 1e-12);
+        assert!((exposed_parts(8.0, 10.0, 1) - 8.0).abs() < 1e-12);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::choices::{Gradients, Optimizer};
 use super::parallel::Job;
+use super::system::StackKind;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
@@ -12,8 +13,8 @@ use rdusim_models::model::{Activation, Position};
 /// Elements of a block of 8-bit state, which has a maximum in fp32 (Dettmers et al., 2022).
 const BLOCK: u64 = 2048;
 
-/// Rows and columns of the matrices of a layer on a chip.
-fn matrices(job: &Job) -> Vec<(u64, u64)> {
+/// Rows and columns of the matrices of a layer on a chip, in the order of a forward pass.
+pub(super) fn matrices(job: &Job) -> Vec<(u64, u64)> {
     let (a, t) = (&job.architecture, job.parallel.tp);
     let (wide, kv) = (a.query_width(), a.kv_width());
     let up = if a.activation == Activation::GatedSilu { 2 } else { 1 };
@@ -79,14 +80,37 @@ pub(super) fn state_parts(job: &Job, stage: u64) -> [u64; 2] {
     })
 }
 
+impl Job {
+    /// As what replicas add up gradients.
+    pub fn gradients(&self) -> Gradients {
+        self.parallel.gradients.unwrap_or_default()
+    }
+
+    /// Bytes of a gradient that a chip keeps: as `--parallel` says, else as the stack does. Megatron-LM has those of bf16 weights in fp32
+    /// (its `accumulate_allreduce_grads_in_fp32`), while measured runs of 2021, with fp16 weights, add up 16 bits. Where gradients are
+    /// scattered in every pass, and with weights that lie with the host, they are those of `DeepSpeed`, in the weights' type.
+    pub fn gradient_bytes(&self, stack: StackKind) -> u64 {
+        let p = &self.parallel;
+        let is_whole = !p.shards_passes() && !p.offload.weights;
+        let usual = if stack == StackKind::Megatron && is_whole { Gradients::Fp32 } else { Gradients::Bf16 };
+        p.gradients.unwrap_or(usual).bytes()
+    }
+
+    /// Whether the products that give gradients of weights add them to those in fp32, so that no kernel does: Megatron-LM's layers since
+    /// they divide along the sequence (`LinearWithGradAccumulationAndAsyncCommunication`), and whoever asks for fp32.
+    pub(super) fn fuses_accumulation(&self, stack: StackKind) -> bool {
+        let p = &self.parallel;
+        self.gradient_bytes(stack) == Gradients::Fp32.bytes() && (p.sp || p.gradients.is_some())
+    }
+}
+
 /// Bytes that a chip's gradients of a stage are when replicas add them up: of what every replica has, and of experts.
 pub(super) fn gradient_parts(job: &Job, stage: u64) -> [u64; 2] {
     let (parts, matrices) = (job.stage_parts(stage), of_stage(job, stage));
     [0, 1].map(|at| {
         let parameters = parts[at];
-        match job.parallel.gradients {
-            Gradients::Bf16 => 2 * parameters,
-            Gradients::Fp32 => 4 * parameters,
+        match job.gradients() {
+            of @ (Gradients::Bf16 | Gradients::Fp32) => of.bytes() * parameters,
             Gradients::Int8 => parameters + 4 * parameters.div_ceil(BLOCK),
             // Two factors of each matrix; biases and norms as they are.
             Gradients::PowerSgd(rank) => {
@@ -106,7 +130,7 @@ fn rank_of(rank: u64, n: u64, m: u64) -> u64 {
 
 /// Bytes that a chip keeps of what compressing left out of the gradients of a stage.
 pub(super) fn left_out_bytes(job: &Job, stage: u64) -> u64 {
-    if matches!(job.parallel.gradients, Gradients::PowerSgd(_)) { 2 * job.stage_parameters(stage) } else { 0 }
+    if matches!(job.parallel.gradients, Some(Gradients::PowerSgd(_))) { 2 * job.stage_parameters(stage) } else { 0 }
 }
 
 /// Kernels that compress the gradients of a stage and expand what comes of them.
@@ -114,11 +138,11 @@ fn compression(job: &Job, stage: u64) -> Vec<KernelCall> {
     let parameters = job.stage_parameters(stage) as f64;
     let stream = |bytes: f64| KernelCall::Stream { bytes: bytes * parameters, operations: 2.0 * parameters };
     match job.parallel.gradients {
-        Gradients::Bf16 | Gradients::Fp32 => Vec::new(),
+        None | Some(Gradients::Bf16 | Gradients::Fp32) => Vec::new(),
         // Read, and written as bytes; and back.
-        Gradients::Int8 => vec![stream(3.0), stream(3.0)],
+        Some(Gradients::Int8) => vec![stream(3.0), stream(3.0)],
         // What was left out is added; both factors, and their product; what is left out now.
-        Gradients::PowerSgd(rank) => {
+        Some(Gradients::PowerSgd(rank)) => {
             let mut list = vec![stream(6.0), stream(6.0)];
             for (count, n, m) in of_stage(job, stage).into_iter().flatten() {
                 let r = rank_of(rank, n, m);
@@ -142,10 +166,11 @@ pub(super) fn update(gpu: &Gpu, job: &Job, stage: u64, share: f64) -> Result<Ker
     let (parts, states) = (job.stage_parts(stage), state_parts(job, stage));
     // Experts are shared out over those that have the same alone.
     let fewer = [1.0, p.experts.ep as f64];
+    let gradient = job.gradients().bytes() as f64;
     let bytes = |at: usize| {
         let parameters = parts[at] as f64;
-        let of_state = 2.0 * states[at] as f64 + 4.0 * parameters;
-        6.0 * parameters / (of_gradients / fewer[at]).max(1.0) + of_state / (share / fewer[at]).max(1.0)
+        let of_state = 2.0 * states[at] as f64 + (gradient + 2.0) * parameters;
+        3.0 * gradient * parameters / (of_gradients / fewer[at]).max(1.0) + of_state / (share / fewer[at]).max(1.0)
     };
     let bytes = bytes(0) + bytes(1);
     let update = KernelCall::Stream { bytes, operations: bytes / 4.0 };
@@ -158,7 +183,7 @@ pub(super) fn update(gpu: &Gpu, job: &Job, stage: u64, share: f64) -> Result<Ker
 }
 
 /// What was published of the quality that this keeps, if it is not the usual.
-pub(super) fn notes(job: &Job) -> Vec<String> {
+pub(super) fn notes(job: &Job, stack: StackKind) -> Vec<String> {
     let p = &job.parallel;
     let optimizer = match p.optimizer {
         Optimizer::Adam => None,
@@ -178,9 +203,12 @@ pub(super) fn notes(job: &Job) -> Vec<String> {
             Some("sgd: no state beside master weights; transformers are published as training worse with it")
         }
     };
-    let gradients = match p.gradients {
+    let gradients = match job.gradients() {
+        Gradients::Bf16 if job.gradient_bytes(stack) > 2 => {
+            Some("gradients are kept in fp32, 4 bytes a parameter, and added up over replicas in bf16".to_owned())
+        }
         Gradients::Bf16 => None,
-        Gradients::Fp32 => Some("gradients are added up in fp32".to_owned()),
+        Gradients::Fp32 => Some("gradients are kept and added up in fp32: 4 bytes a parameter".to_owned()),
         Gradients::Int8 => {
             Some("gradients are added up as bytes: no published result on models of this size is cited".to_owned())
         }

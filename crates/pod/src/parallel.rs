@@ -114,8 +114,8 @@ pub struct Parallel {
     pub gist: bool,
     /// How weights are updated.
     pub optimizer: Optimizer,
-    /// As what replicas add up gradients.
-    pub gradients: Gradients,
+    /// As what gradients are kept and replicas add them up; if none is given, as the stack keeps them, and added up in bf16.
+    pub gradients: Option<Gradients>,
     /// Chips are numbered with the stage before the replica: the stages of a replica are neighbours.
     pub stages_adjacent: bool,
 }
@@ -139,7 +139,7 @@ impl Default for Parallel {
             offload: Offload::default(),
             gist: false,
             optimizer: Optimizer::Adam,
-            gradients: Gradients::Bf16,
+            gradients: None,
             stages_adjacent: false,
         }
     }
@@ -198,9 +198,9 @@ impl Parallel {
                     parallel.optimizer = named(&Optimizer::NAMES, value).ok_or_else(|| refuse(key, value, expected))?;
                 }
                 "gradients" => {
-                    let found = gradients(value);
-                    parallel.gradients =
-                        found.ok_or_else(|| refuse(key, value, "bf16, fp32, int8 or powersgd:RANK"))?;
+                    let found =
+                        gradients(value).ok_or_else(|| refuse(key, value, "bf16, fp32, int8 or powersgd:RANK"))?;
+                    parallel.gradients = Some(found);
                 }
                 "order" => {
                     let found = named(&[(Self::ORDERS[0], false), (Self::ORDERS[1], true)], value);
@@ -465,10 +465,12 @@ impl Job {
         self.check_chunks()?;
         self.check_offload()?;
         self.check_stash()?;
-        if p.gradients != Gradients::Bf16 && p.zero > 0 {
+        if let Some(compressed @ (Gradients::Int8 | Gradients::PowerSgd(_))) = p.gradients
+            && p.zero > 0
+        {
             let title = format!(
                 "gradients={} is modelled with zero=0 only: all replicas expand the same sum",
-                p.gradients.name()
+                compressed.name()
             );
             return Err(Diagnostic::new(title).with_help("leave `zero` or `gradients` out"));
         }

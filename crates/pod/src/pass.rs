@@ -212,12 +212,16 @@ pub(super) struct Moving {
     pub rate: f64,
     pub activations: f64,
     pub weights: f64,
+    /// Weights of the next layers come while one computes.
+    pub reads_ahead: bool,
 }
 
 impl Moving {
-    pub(super) fn new(offload: Offload, rate: f64, activations: u64, weights: u64) -> Self {
+    pub(super) fn new(offload: Offload, rate: f64, bytes: [u64; 2], reads_ahead: bool) -> Self {
         let of = |is_there: bool, bytes: u64| if is_there { bytes as f64 } else { 0.0 };
-        Self { rate, activations: of(offload.activations, activations), weights: of(offload.weights, weights) }
+        let [activations, weights] = bytes;
+        let (activations, weights) = (of(offload.activations, activations), of(offload.weights, weights));
+        Self { rate, activations, weights, reads_ahead }
     }
 
     /// The forward and the backward pass with what they wait for the host's link. `behind` is the pass for gradients of weights.
@@ -228,17 +232,24 @@ impl Moving {
         let seconds = |bytes: f64| bytes / self.rate;
         let with = |pass: Pass, seconds: f64| Pass { offload: seconds.max(0.0), ..pass };
         if matches!(schedule, Schedule::Naive | Schedule::GPipe) {
+            let weights = if self.reads_ahead { 0.0 } else { seconds(self.weights) };
             let forward_s = seconds(self.weights.max(self.activations));
             let backward_s = seconds(self.weights + self.activations);
             return [
-                with(forward, forward_s - forward.seconds()),
-                with(backward, backward_s - backward.seconds() - behind),
+                with(forward, (forward_s - forward.seconds()).max(weights)),
+                with(backward, (backward_s - backward.seconds() - behind).max(weights)),
             ];
         }
-        let inward = seconds(2.0 * self.weights + self.activations);
-        let outward = seconds(self.activations);
-        let beside = forward.seconds() + backward.seconds() + behind;
-        [forward, with(backward, inward.max(outward) - beside)]
+        // Weights come no earlier than a few layers ahead: those of a pass beside that pass. Activations go and come beside both.
+        let (weights, activations) = (seconds(self.weights), seconds(self.activations));
+        let (computes, computes_back) = (forward.seconds(), backward.seconds() + behind);
+        let beside = if self.reads_ahead { [computes, computes_back] } else { [0.0, 0.0] };
+        let first = (weights - beside[0]).max(0.0);
+        let second = (weights - beside[1]).max(0.0);
+        let free = computes + computes_back + first + second - 2.0 * weights;
+        let inward = second + (activations - free).max(0.0);
+        let outward = activations - computes - computes_back - first;
+        [with(forward, first), with(backward, inward.max(outward))]
     }
 }
 

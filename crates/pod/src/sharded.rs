@@ -9,14 +9,8 @@ use super::engine::{Collective, Passes, ReductionPhase, Stream, Unit};
 use super::parallel::{Job, Parallel};
 use super::pass::{Pass, PieceTime, Pieces};
 use super::system::StackKind;
+use super::unit_calls::{BACKWARD, EMBEDDING, EXPERTS, LAYER, LOGITS, UnitCall, UnitCalls};
 use rdusim_base::diagnostics::Diagnostic;
-
-/// Kinds of units: their index among the collectives of a stream.
-pub(super) const LAYER: usize = 0;
-pub(super) const EMBEDDING: usize = 1;
-const LOGITS: usize = 2;
-/// A layer with experts.
-pub(super) const EXPERTS: usize = 3;
 
 /// What a part of a stage is made of: so many equal units of a kind, and the time of all of them.
 #[derive(Debug, Clone, Copy)]
@@ -74,9 +68,14 @@ pub(super) fn end_collectives(stack: StackKind, p: &Parallel) -> &'static [Colle
 /// Bytes of the gradients of a table of tokens that the first and the last stage add up, if both have it. Of gradients that are
 /// divided, each replica adds its part.
 pub(super) fn tied_bytes(job: &Job) -> Option<u64> {
+    let all = job.gradients().bytes() * job.logits_parameters();
+    has_tied_table(job).then(|| all.div_ceil(job.parallel.sharding()[1]))
+}
+
+/// Whether the first and the last stage have the same table of tokens.
+pub(super) fn has_tied_table(job: &Job) -> bool {
     let p = &job.parallel;
-    let is_shared = job.architecture.tied && p.pp > 1 && !p.schedule.is_v();
-    is_shared.then(|| (2 * job.logits_parameters()).div_ceil(p.sharding()[1]))
+    job.architecture.tied && p.pp > 1 && !p.schedule.is_v()
 }
 
 /// What the forward and the backward pass of a part of a stage take first: gathering what other stages have sent.
@@ -147,7 +146,7 @@ fn unit_passes(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Vec<Unit>; 3] 
         let gather = (p.zero >= 3).then_some(kind);
         forward.extend(split(time.forward, count, Unit { gather, ..Unit::default() }));
         // The gradient of a table needs no row of it.
-        let gather = gather.filter(|kind| *kind != EMBEDDING);
+        let gather = gather.filter(|kind| *kind != EMBEDDING).map(|kind| kind + BACKWARD);
         let scatter = Some(kind);
         if p.schedule.splits_weights() {
             backward.extend(split(time.backward, count, Unit { gather, ..Unit::default() }));
@@ -173,33 +172,44 @@ fn split(pass: Pass, count: u64, unit: Unit) -> impl Iterator<Item = Unit> {
     (0..count).map(move |at| Unit { ns: if at == 0 { all - each * (count - 1) } else { each }, ..unit })
 }
 
-/// The streams of gathers and of scatters of groups of replicas of a stage; `run` plans a collective.
+/// Chips of a stage that gather and scatter together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sharers<'g> {
+    /// All replicas of each tensor rank.
+    pub replicas: &'g [Vec<u64>],
+    /// Those of them that have the same experts.
+    pub holders: &'g [Vec<u64>],
+    /// The actors that they are.
+    pub actors: &'g [usize],
+}
+
+/// The streams of scatters and, with `ZeRO`-3, of gathers of the replicas of a stage; `run` plans a collective.
 ///
 /// # Errors
 /// No protocol of the stack's library does them.
 pub(super) fn streams(
     job: &Job,
-    (groups, holders, actors): (&[Vec<u64>], &[Vec<u64>], &[usize]),
+    calls: &UnitCalls,
+    sharers: Sharers<'_>,
     run: impl Fn(&Call<'_>) -> Result<Planned, Diagnostic>,
 ) -> Result<Vec<Stream>, Diagnostic> {
-    let [all, experts] = job.expert_layer_parameters();
-    let sizes =
-        [[job.layer_parameters(), 0], [job.embedding_parameters(), 0], [job.logits_parameters(), 0], [all, experts]];
-    let kinds: &[CollectiveKind] = match job.parallel.zero {
-        3 => &[CollectiveKind::ReduceScatter, CollectiveKind::AllGather],
-        _ => &[CollectiveKind::ReduceScatter],
+    let collective = |kind: CollectiveKind, list: &[UnitCall]| -> Result<Collective, Diagnostic> {
+        let mut phases = Vec::new();
+        for call in list {
+            let groups = if call.of_holders { sharers.holders } else { sharers.replicas };
+            let mut planned = run(&Call { kind, groups, bytes: call.bytes })?;
+            planned.latency_s += call.beside_s;
+            phases.extend(phases_of(&planned));
+        }
+        Ok(Collective { phases })
     };
-    let mut streams = Vec::new();
-    for &kind in kinds {
-        let collectives = sizes.iter().map(|[all, experts]| {
-            let mut phases = phases_of(&run(&Call { kind, groups, bytes: 2 * all })?);
-            if *experts > 0 && job.holders() > 1 {
-                phases.extend(phases_of(&run(&Call { kind, groups: holders, bytes: 2 * experts })?));
-            }
-            Ok(Collective { phases })
-        });
-        let collectives = collectives.collect::<Result<Vec<_>, Diagnostic>>()?;
-        streams.push(Stream { actors: actors.to_vec(), collectives });
+    let stream = |kind, lists: &[Vec<UnitCall>]| -> Result<Stream, Diagnostic> {
+        let collectives = lists.iter().map(|list| collective(kind, list)).collect::<Result<Vec<_>, Diagnostic>>()?;
+        Ok(Stream { actors: sharers.actors.to_vec(), collectives })
+    };
+    let mut streams = vec![stream(CollectiveKind::ReduceScatter, &calls.scatters)?];
+    if job.parallel.zero >= 3 {
+        streams.push(stream(CollectiveKind::AllGather, &calls.gathers)?);
     }
     Ok(streams)
 }

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use super::dragonfly::Dragonfly;
-use super::system::{Algorithm, Host, Level, Protocol, Scheduler, Stack, StackKind, System, Topology};
+use super::system::{Algorithm, Host, Level, Protocol, Scheduler, Sharding, Stack, StackKind, System, Topology};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::input::{self, Count, Override, Real, Root, Source, Table};
 use rdusim_graph::arch::{self, AnyChip, Orchestration};
@@ -28,6 +28,8 @@ const US: RangeInclusive<f64> = 0.0..=1e6;
 const PASS_TOKENS: RangeInclusive<u64> = 1..=1 << 16;
 const SLOWDOWN: RangeInclusive<f64> = 0.0..=4.0;
 const SHARE: RangeInclusive<f64> = 0.001..=1.0;
+/// Parts of a collective that runs beside a product.
+const PARTS: RangeInclusive<u64> = 1..=64;
 /// Topologies that have dimensions, by their place among the names.
 const TORUS: usize = 3;
 const DRAGONFLY: usize = 4;
@@ -88,6 +90,8 @@ struct StackSpec {
     kernel_factor: Spanned<Real>,
     blocking: Spanned<bool>,
     scatter_gather: Spanned<bool>,
+    tensor_parts: Option<Spanned<Count>>,
+    sharding: Option<Table<ShardingSpec>>,
     step_us: Option<Spanned<Real>>,
     token_us: Option<Spanned<Real>>,
     pass_tokens: Option<Spanned<Count>>,
@@ -103,6 +107,18 @@ struct StackSpec {
     groups_heads: Option<Spanned<bool>>,
     memory_share: Option<Spanned<Real>>,
     orchestration: Option<Spanned<String>>,
+}
+
+/// `[stack.sharding]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShardingSpec {
+    waits: Spanned<bool>,
+    persistent_parameters: Spanned<Count>,
+    reuse_parameters: Spanned<Count>,
+    gather_rank_us: Spanned<Real>,
+    scatter_rank_us: Spanned<Real>,
+    compute_share: Spanned<Real>,
 }
 
 /// `[host]`
@@ -310,6 +326,26 @@ fn protocol(source: &Source, spec: &ProtocolSpec) -> Result<Protocol, Diagnostic
     })
 }
 
+fn tensor_parts(source: &Source, spec: &StackSpec, field: &impl Fn(&str) -> String) -> Result<u64, Diagnostic> {
+    let Some(parts) = &spec.tensor_parts else { return Ok(1) };
+    source.count(&field("tensor_parts"), parts, PARTS)
+}
+
+fn sharding(source: &Source, spec: &StackSpec, field: &impl Fn(&str) -> String) -> Result<Sharding, Diagnostic> {
+    let Some(spec) = &spec.sharding else { return Ok(Sharding::default()) };
+    let field = |key: &str| field(&format!("sharding.{key}"));
+    let us = |key: &str, value: &Spanned<Real>| source.real(&field(key), value, US);
+    let count = |key: &str, value: &Spanned<Count>| source.count(&field(key), value, 0..=1 << 50);
+    Ok(Sharding {
+        waits: *spec.waits.get_ref(),
+        persistent_parameters: count("persistent_parameters", &spec.persistent_parameters)?,
+        reuse_parameters: count("reuse_parameters", &spec.reuse_parameters)?,
+        gather_rank_us: us("gather_rank_us", &spec.gather_rank_us)?,
+        scatter_rank_us: us("scatter_rank_us", &spec.scatter_rank_us)?,
+        compute_share: source.real(&field("compute_share"), &spec.compute_share, 0.0..=0.9)?,
+    })
+}
+
 fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyChip) -> Result<Stack, Diagnostic> {
     let names = StackKind::NAMES;
     let kind = names[source.keyword("stack.name", &spec.name, &names.map(|(name, _)| name))?].1;
@@ -385,6 +421,8 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         host_us: source.real(&field("host_us"), &spec.host_us, US)?,
         backward_host_us: source.real(&field("backward_host_us"), &spec.backward_host_us, US)?,
         kernel_factor: source.real(&field("kernel_factor"), &spec.kernel_factor, FACTOR)?,
+        tensor_parts: tensor_parts(source, spec, &field)?,
+        sharding: sharding(source, spec, &field)?,
         blocking: *spec.blocking.get_ref(),
         scatter_gather: *spec.scatter_gather.get_ref(),
     })

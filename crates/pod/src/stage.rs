@@ -46,7 +46,7 @@ pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &Tenso
         }
         AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)
             if job.parallel.optimizer != Optimizer::Adam
-                || job.parallel.gradients != Gradients::Bf16
+                || job.parallel.gradients.is_some_and(|of| of != Gradients::Bf16)
                 || job.parallel.gist =>
         {
             let title =
@@ -85,7 +85,8 @@ fn moving(system: &System, stack: &Stack, job: &Job) -> Moving {
     let p = &job.parallel;
     let most = (0..p.pp).map(|stage| job.stage_parameters(stage)).max().unwrap_or(0);
     let weights = 2 * most / p.schedule.parts();
-    Moving::new(offload, system.host.link_gb_per_s * 1e9, waiting_of_one(job, stack.kind, 0), weights)
+    let bytes = [waiting_of_one(job, stack.kind, 0), weights];
+    Moving::new(offload, system.host.link_gb_per_s * 1e9, bytes, p.prefetch > 0)
 }
 
 /// The times of all pieces, from what the chip's simulation gave.

@@ -19,8 +19,10 @@ pub(super) struct Swapped {
     pub phases: u64,
     /// Micro-batches that go through each.
     pub micro_batches: f64,
-    /// Of the weights of a phase of layers, the embedding and the logits; gradients are as many.
+    /// Of the weights of a phase of layers, the embedding and the logits.
     pub weights: [f64; 3],
+    /// Bytes of gradients over those of weights.
+    pub gradients: f64,
     /// Of the inputs of a phase's layers in a micro-batch, if they go to the host.
     pub kept: f64,
     /// The weights of the next phase come while one computes.
@@ -53,6 +55,7 @@ impl Swapped {
             phases: job.architecture.layers / p.tiled.phase_layers,
             micro_batches: job.micro_batches() as f64,
             weights: [layers, embedding, logits],
+            gradients: p.gradients.map_or(1.0, |of| of.bytes() as f64 / 2.0),
             kept: if p.offload.activations { (p.tiled.phase_layers * input) as f64 } else { 0.0 },
             reads_ahead: p.prefetch > 0,
         }
@@ -71,13 +74,14 @@ impl Swapped {
         let count = list.len();
         // Forward and backward pass of a micro-batch follow each other.
         let compute = of(0, 2) + of(1, 2);
-        list.push(Step { compute, weights: logits, gradients: logits, ..Step::default() });
-        let backward = Step { compute: each(1), weights: layers, reads: kept, writes: 0.0, gradients: layers };
+        list.push(Step { compute, weights: logits, gradients: logits * self.gradients, ..Step::default() });
+        let gradients = layers * self.gradients;
+        let backward = Step { compute: each(1), weights: layers, reads: kept, writes: 0.0, gradients };
         // The last phase's weights are still there where there is room for two.
         let first = if self.reads_ahead { Step { weights: 0.0, ..backward } } else { backward };
         list.extend((0..self.phases).map(|at| if at == 0 { first } else { backward }));
         // The gradient of a table needs no row of it.
-        list.push(Step { compute: of(1, 1), gradients: embedding, ..Step::default() });
+        list.push(Step { compute: of(1, 1), gradients: embedding * self.gradients, ..Step::default() });
         (list, count)
     }
 
@@ -172,7 +176,15 @@ mod tests {
 
     /// Two phases, four micro-batches; bytes are seconds.
     fn swapped(reads_ahead: bool) -> Swapped {
-        Swapped { rate: 1.0, phases: 2, micro_batches: 4.0, weights: [3.0, 1.0, 1.0], kept: 0.0, reads_ahead }
+        Swapped {
+            rate: 1.0,
+            phases: 2,
+            micro_batches: 4.0,
+            weights: [3.0, 1.0, 1.0],
+            gradients: 1.0,
+            kept: 0.0,
+            reads_ahead,
+        }
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use super::dragonfly::Dragonfly;
 use rdusim_graph::arch::{AnyChip, Orchestration};
 
+/// Most chips that a system is grown to.
+const MOST_GROWN: u64 = 1 << 20;
+
 /// How the members of a level are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Topology {
@@ -216,6 +219,11 @@ impl StackKind {
         self == Self::WeightStreaming
     }
 
+    /// Whether with `ZeRO`-3 every parameter (a matrix, a bias, a norm's scale) has collectives of its own; else a layer has one each way.
+    pub fn shards_by_parameter(self) -> bool {
+        self == Self::Megatron
+    }
+
     /// Whether it has prefill and decode.
     pub fn serves(self) -> bool {
         !matches!(self, Self::Megatron | Self::Popart | Self::Xla | Self::WeightStreaming)
@@ -243,6 +251,25 @@ impl Scheduler {
     }
 }
 
+/// How a stack gathers weights and scatters gradients that lie on the replicas in parts (`ZeRO`-2 and -3).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sharding {
+    /// Nothing is computed beside a gather or a scatter, and no two of them run at the same time.
+    pub waits: bool,
+    /// Parameters that have no more elements than this stay whole on every replica and are not gathered.
+    pub persistent_parameters: u64,
+    /// A parameter stays whole between two passes that read it if fewer parameters than this are read from the first to the second, itself
+    /// included.
+    pub reuse_parameters: u64,
+    /// Collectives that take a list with a tensor of each rank, which the host makes before: microseconds for each rank of a gather and
+    /// of a scatter. 0 where collectives take one tensor.
+    pub gather_rank_us: f64,
+    /// Of a scatter, of which the host also launches the copy of each rank's part before the collective.
+    pub scatter_rank_us: f64,
+    /// Share of a chip's rate of computing that a collective takes which runs beside it.
+    pub compute_share: f64,
+}
+
 /// Software of a system.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
@@ -260,6 +287,11 @@ pub struct Stack {
     pub blocking: bool,
     /// The members of a tensor group each send their part of the activations between stages only.
     pub scatter_gather: bool,
+    /// How what lies on the replicas in parts is gathered and scattered.
+    pub sharding: Sharding,
+    /// With sequence parallelism, parts in which a tensor collective and the product beside it run, each part of the one beside another
+    /// of the other; 1 exposes all of it.
+    pub tensor_parts: u64,
     /// Serving: microseconds of the host between one step of the model and the next.
     pub step_us: f64,
     /// Serving: microseconds of the host for each token that it hands to a user.
@@ -318,6 +350,25 @@ impl System {
     /// The most chips it can have.
     pub fn most_chips(&self) -> u64 {
         self.levels.iter().fold(1, |chips, level| chips.saturating_mul(level.members))
+    }
+
+    /// The system with as many members of its highest level as so many chips need, and what is to be said of it; `None` if the file's own
+    /// are enough, or if the highest level is of a fixed size. A switch that blocks nobody takes more members at the same links each.
+    pub fn grown(&self, chips: u64) -> Option<(Self, String)> {
+        let (most, top) = (self.most_chips(), self.levels.last()?);
+        if chips <= most || chips > MOST_GROWN || top.topology != Topology::Switch {
+            return None;
+        }
+        let mut grown = self.clone();
+        let members = chips.div_ceil(most / top.members);
+        if let Some(top) = grown.levels.last_mut() {
+            top.members = members;
+        }
+        let note = format!(
+            "{chips} chips are more than the {most} of {}: its {} is taken to have {members} members on the same links, which is assumed",
+            self.name, top.name
+        );
+        Some((grown, note))
     }
 
     /// Bytes of off-chip memory of a chip.

@@ -15,11 +15,12 @@ use super::parallel::{Job, Schedule};
 use super::pass::{Pass, Pieces};
 use super::phased;
 use super::schedule::{Work, in_chunks, with_updates};
-use super::sharded::{self, ns, pass_times};
+use super::sharded::{self, Sharers, ns, pass_times};
 use super::stage::pieces;
 use super::stragglers::Slowest;
 use super::system::{Stack, System};
 use super::tensor_comm::{TensorComm, tensor_comm};
+use super::unit_calls::UnitCalls;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::AnyChip;
@@ -316,6 +317,7 @@ impl Builder<'_> {
         };
         let per_stage = sets.len();
         let groups = Self::replica_groups(&sets);
+        let calls = UnitCalls::new(self.system, self.stack, self.job)?;
         let (mut actors, mut streams) = (Vec::new(), Vec::new());
         for stage in 0..p.pp {
             let update_ns = ns(self.optimizer(stage, self.optimizer_share())?.seconds) + ns(self.offload(stage)?);
@@ -339,8 +341,9 @@ impl Builder<'_> {
             for (members, groups) in groups.iter().filter(|_| p.shards_passes()) {
                 let members: Vec<usize> = members.iter().map(|at| stage as usize * per_stage + at).collect();
                 let holders = self.holders(stage, groups);
-                let groups = self.replicas(stage, groups);
-                let list = sharded::streams(self.job, (&groups, &holders, &members), |call| self.collective(call))?;
+                let replicas = self.replicas(stage, groups);
+                let sharers = Sharers { replicas: &replicas, holders: &holders, actors: &members };
+                let list = sharded::streams(self.job, &calls, sharers, |call| self.collective(call))?;
                 for &member in &members {
                     actors[member].scatters = Some(streams.len());
                     actors[member].gathers = (list.len() > 1).then_some(streams.len() + 1);
@@ -354,13 +357,15 @@ impl Builder<'_> {
         let used = actors.iter().flat_map(|actor| actor.next.1.by_level.iter().enumerate());
         let highest = used.filter(|(_, bytes)| **bytes > 0).map(|(level, _)| level).max().unwrap_or(0);
         let message_ns = ns(levels[highest].message_us / 1e6);
-        let (parts, blocking) = (p.schedule.parts(), self.stack.blocking);
+        let (parts, blocking, sharding) = (p.schedule.parts(), self.stack.blocking, self.stack.sharding);
         Ok((
             Plan {
                 actors,
                 reductions,
                 streams,
-                prefetch: p.prefetch,
+                prefetch: if sharding.waits { 0 } else { p.prefetch },
+                waits: sharding.waits,
+                slowdown_thousandths: (sharding.compute_share * 1e3).round() as u64,
                 parts,
                 message_ns,
                 blocking,
@@ -416,8 +421,8 @@ impl Builder<'_> {
                 let parts = if weights[1] > 0 && self.job.holders() > 1 { 2 } else { 1 };
                 let plans =
                     (0..parts).flat_map(|part| kinds.iter().map(move |&kind| (part, kind))).map(|(part, kind)| {
-                        let is_sum = kind == CollectiveKind::AllReduce;
-                        let bytes = if is_sum { gradients[part] } else { 2 * weights[part] };
+                        let is_gather = kind == CollectiveKind::AllGather;
+                        let bytes = if is_gather { 2 * weights[part] } else { gradients[part] };
                         self.collective(&Call { kind, groups: &groups[part], bytes })
                     });
                 list.push(reduction(actors, &plans.collect::<Result<Vec<_>, _>>()?, &mut bytes));
@@ -482,12 +487,14 @@ impl Builder<'_> {
         let bound_s = model_flops / (peak * p.chips() as f64);
         let memory = memory::of_job(job, self.stack.kind);
         let mut notes = self.update_note(stage as u64);
-        notes.extend(optimizer_notes(job));
+        notes.extend(optimizer_notes(job, self.stack.kind));
         notes.extend(phased::note(self.system, job, self.pieces.streamed));
         notes.extend(self.pieces.swapped.note(job));
         notes.extend(job.stale_note());
         let gradients = if self.stack.kind.reduces_on_the_way() {
             "gradients are added up on their way to the memory outside"
+        } else if p.shards_passes() && self.stack.sharding.waits {
+            "the passes wait for weights that are gathered and gradients that are scattered"
         } else if p.shards_passes() {
             "gradients are scattered beside the backward passes"
         } else {

@@ -121,6 +121,10 @@ pub struct Plan {
     pub streams: Vec<Stream>,
     /// Units whose weights are gathered ahead of the one that computes.
     pub prefetch: u64,
+    /// Nothing is computed beside a collective of a stream, and no two of an actor's streams run at the same time.
+    pub waits: bool,
+    /// Thousandths of its rate that an actor computes slower while a collective of one of its streams runs.
+    pub slowdown_thousandths: u64,
     /// Parts of each stage.
     pub parts: u64,
     /// Nanoseconds of a transfer beside its bytes.

@@ -90,6 +90,11 @@ impl Streams {
         self.running[stream].done
     }
 
+    /// Whether a collective of a stream is under way.
+    pub(super) fn is_busy(&self, stream: usize) -> bool {
+        self.running[stream].phase.is_some()
+    }
+
     /// The stream of an activity.
     pub(super) fn of(&self, activity: ActivityId) -> Option<usize> {
         self.of_activity.get(&activity).copied()

@@ -29,6 +29,8 @@ fn plan(schedule: Schedule, stages: u64, micro: u64) -> Plan {
         reductions: Vec::new(),
         streams: Vec::new(),
         prefetch: 1,
+        waits: false,
+        slowdown_thousandths: 0,
         parts,
         message_ns: 0,
         blocking: false,
@@ -122,8 +124,12 @@ fn what_actors_spend_adds_up_to_the_end() {
 }
 
 /// One stage of `layers` units of 1000 ns forward and 2000 ns backward, whose gathers and scatters take these times.
-fn divided(layers: usize, (gather, scatter): (u64, u64), prefetch: u64, micro: u64) -> Simulated {
+fn divided(layers: usize, times: (u64, u64), prefetch: u64, micro: u64) -> Simulated {
     let system = dgx_a100(&[]).expect("the shipped system");
+    simulate(&divided_plan(layers, times, prefetch, micro), &Network::new(&system))
+}
+
+fn divided_plan(layers: usize, (gather, scatter): (u64, u64), prefetch: u64, micro: u64) -> Plan {
     let mut plan = plan(Schedule::OneForwardOneBackward, 1, micro);
     let phase = |ns| ReductionPhase { delay_ns: ns, demand: Demand::default(), rate_share: 1.0 };
     let collective = |ns| Collective { phases: vec![phase(ns)] };
@@ -133,7 +139,7 @@ fn divided(layers: usize, (gather, scatter): (u64, u64), prefetch: u64, micro: u
     plan.actors[0].passes.backward = vec![vec![unit(2000, Some(0)); layers]];
     (plan.actors[0].gathers, plan.actors[0].scatters) = (Some(0), Some(1));
     (plan.streams, plan.prefetch) = (vec![stream(gather), stream(scatter)], prefetch);
-    simulate(&plan, &Network::new(&system))
+    plan
 }
 
 #[test]
@@ -155,4 +161,31 @@ fn gathers_and_scatters_hide_behind_computing_as_far_as_prefetch_allows() {
     // What waits is named, and all adds up.
     let spent = divided(4, (700, 900), 0, 2).spent[0];
     assert_eq!((spent.work, spent.reduce, spent.bubble), (work, 16 * 700 + 900, 0));
+}
+
+/// Passes that wait have each gather and each scatter of 4 layers and 2 micro-batches on their way, one after the other.
+#[test]
+fn passes_that_wait_take_the_sum_of_all() {
+    let system = dgx_a100(&[]).expect("the shipped system");
+    let mut plan = divided_plan(4, (700, 900), 0, 2);
+    plan.waits = true;
+    let simulated = simulate(&plan, &Network::new(&system));
+    let work = 2 * 4 * 3000;
+    assert_eq!(simulated.end, work + 16 * 700 + 8 * 900);
+    let spent = simulated.spent[0];
+    assert_eq!((spent.work, spent.reduce, spent.bubble), (work, 16 * 700 + 8 * 900, 0));
+}
+
+/// A unit of 1000 ns that computes at three quarters of its rate beside a gather of 600 ns has 450 ns done then, and ends at 1150; the
+/// first of two has the second's gather beside it, the second nothing.
+#[test]
+fn computing_is_slower_beside_collectives() {
+    let system = dgx_a100(&[]).expect("the shipped system");
+    let mut plan = divided_plan(2, (600, 0), 1, 1);
+    plan.actors[0].passes.backward = vec![Vec::new()];
+    plan.slowdown_thousandths = 250;
+    let simulated = simulate(&plan, &Network::new(&system));
+    assert_eq!(simulated.end, 600 + 1150 + 1000);
+    let spent = simulated.spent[0];
+    assert_eq!((spent.work, spent.reduce), (2000, 600 + 150));
 }

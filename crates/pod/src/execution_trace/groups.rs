@@ -3,7 +3,7 @@
 use super::super::context;
 use super::super::experts;
 use super::super::parallel::Job;
-use super::super::sharded::tied_bytes;
+use super::super::sharded::has_tied_table;
 
 /// What a group does together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Groups {
             let of = |rank: u64| (0..replicas).map(|replica| p.chip(stage, replica, rank)).collect();
             all.add(Role::Replicas, (0..p.tp).map(of));
         }
-        if tied_bytes(job).is_some() {
+        if has_tied_table(job) {
             for replica in 0..replicas {
                 let of = |rank: u64| vec![p.chip(0, replica, rank), p.chip(p.pp - 1, replica, rank)];
                 all.add(Role::Table, (0..p.tp).map(of));

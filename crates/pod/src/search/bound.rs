@@ -11,15 +11,16 @@ use rayon::prelude::*;
 use super::super::collective::{Call, CollectiveKind, plan};
 use super::super::energy::{pass_joules, static_joules};
 use super::super::network::Network;
-use super::super::optimizer::gradient_parts;
+use super::super::optimizer::{gradient_parts, matrices};
 use super::super::parallel::{Job, Recompute, Schedule};
 use super::super::pass::{Pass, PieceTime, Pieces};
 use super::super::sharded::{end_collectives, ns};
 use super::super::stage::{finished, raw_pieces};
-use super::super::system::StackKind;
+use super::super::system::Stack;
 use super::super::tensor_comm::{TensorComm, tensor_comm};
 use super::super::tiles::least_pieces;
 use super::super::training::{hops, update_seconds};
+use super::super::unit_calls::{BACKWARD, LAYER, UnitCalls};
 use super::space::Search;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
@@ -77,6 +78,8 @@ struct Times {
     /// Reduction of gradients of the first stage, and what gathers and scatters take at least.
     reduce: u64,
     streams: u64,
+    /// Gathers and scatters of the layers of a stage for which its passes wait.
+    waits: u64,
     /// The optimiser's step on the first and the last stage.
     updates: [u64; 2],
 }
@@ -137,22 +140,28 @@ impl<'s> Bounds<'s> {
     }
 
     /// Collectives of replicas in a step, with how often each is done: those of streams, and those after the last pass.
-    fn reductions(stack: StackKind, job: &Job) -> (Repeated, Repeated) {
+    fn reductions(stack: &Stack, job: &Job) -> (Repeated, Repeated) {
         let p = &job.parallel;
         let key = |kind, bytes: u64| (p.tp, p.replicas(), bytes, kind);
         // Of experts, which fewer chips have, nothing is counted.
         let of_stage = |kind| {
-            if kind == CollectiveKind::AllReduce { gradient_parts(job, 0)[0] } else { 2 * job.stage_parts(0)[0] }
+            let is_gather = kind == CollectiveKind::AllGather;
+            if is_gather { 2 * job.stage_parts(0)[0] } else { gradient_parts(job, 0)[0] }
         };
-        let after = end_collectives(stack, p).iter().map(|kind| (1, key(*kind, of_stage(*kind)))).collect();
+        let after = end_collectives(stack.kind, p).iter().map(|kind| (1, key(*kind, of_stage(*kind)))).collect();
         let layers = job.passes() * job.layers_of_part() * p.schedule.parts();
-        let layer = 2 * job.layer_parameters().min(job.expert_layer_parameters()[0]);
+        let layer = job.layer_parameters().min(job.expert_layer_parameters()[0]);
+        // What stays whole on every replica is not gathered.
+        let matrices: u64 = matrices(job).into_iter().map(|(rows, columns)| rows * columns).sum();
+        let gathered = if stack.kind.shards_by_parameter() { layer.min(matrices) } else { layer };
+        let scattered = job.gradients().bytes() * layer;
         let kinds: &[(u64, CollectiveKind)] = match p.zero {
             _ if !p.shards_passes() => &[],
             2 => &[(1, CollectiveKind::ReduceScatter)],
             _ => &[(1, CollectiveKind::ReduceScatter), (2, CollectiveKind::AllGather)],
         };
-        (kinds.iter().map(|(times, kind)| (times * layers, key(*kind, layer))).collect(), after)
+        let of = |kind| if kind == CollectiveKind::AllGather { 2 * gathered } else { scattered };
+        (kinds.iter().map(|(times, kind)| (times * layers, key(*kind, of(*kind)))).collect(), after)
     }
 
     /// Computes what these candidates need and is not known yet, on all threads.
@@ -171,7 +180,7 @@ impl<'s> Bounds<'s> {
             self.hops.extend(of.par_iter().map(|(key, job)| (*key, hops(system, stack, job))).collect::<Vec<_>>());
 
             let all = jobs.iter().flat_map(|job| {
-                let (streams, after) = Self::reductions(self.search.stack.kind, job);
+                let (streams, after) = Self::reductions(self.search.stack, job);
                 streams.into_iter().chain(after).map(|(_, key)| key)
             });
             let keys = missing(&self.reduces, all);
@@ -218,6 +227,16 @@ impl<'s> Bounds<'s> {
         let comm = self.comm(job)?;
         let raw = self.pieces.get(&self.piece_key(job, true)).ok_or("its passes are not known")?.clone()?;
         Ok((comm, finished(self.search.system, self.search.stack, job, comm, &raw)))
+    }
+
+    /// Nanoseconds of host and chip beside the gathers and scatters of the layers of a stage without experts.
+    fn beside(&self, job: &Job) -> u64 {
+        let Ok(calls) = UnitCalls::new(self.search.system, self.search.stack, job) else { return 0 };
+        let (without, _) = job.mixed_layers();
+        let gathers = [LAYER, LAYER + BACKWARD].into_iter().flat_map(|kind| &calls.gathers[kind]);
+        let gathers = gathers.filter(|_| job.parallel.zero >= 3);
+        let seconds: f64 = gathers.chain(&calls.scatters[LAYER]).map(|call| call.beside_s).sum();
+        ns(seconds * (job.passes() * without * job.parallel.schedule.parts()) as f64)
     }
 
     /// Passes that take as long as their products at the chip's peak.
@@ -278,16 +297,21 @@ impl<'s> Bounds<'s> {
             hops: vec![0; job.parallel.pp as usize],
             reduce: 0,
             streams: 0,
+            waits: 0,
             updates: [0, 0],
         };
         if exposed {
             let sum = |list: &[(u64, ReduceKey)]| -> f64 {
                 list.iter().map(|(times, key)| *times as f64 * self.reduces.get(key).copied().unwrap_or(0.0)).sum()
             };
-            let (streams, after) = Self::reductions(self.search.stack.kind, job);
+            let (streams, after) = Self::reductions(self.search.stack, job);
             times.reduce = ns(sum(&after));
-            // Gathers and scatters are streams of their own.
-            times.streams = streams.iter().map(|of| ns(sum(std::slice::from_ref(of)))).max().unwrap_or(0);
+            // Gathers and scatters are streams of their own, or on the way of the passes.
+            if self.search.stack.sharding.waits {
+                times.waits = ns(sum(&streams)) + self.beside(job);
+            } else {
+                times.streams = streams.iter().map(|of| ns(sum(std::slice::from_ref(of)))).max().unwrap_or(0);
+            }
             if let Some(known) = self.hops.get(&Self::hop_key(job)) {
                 times.hops = known.iter().map(|seconds| ns(*seconds)).collect();
             }
@@ -350,14 +374,15 @@ fn least_ns(job: &Job, times: &Times, blocking: bool) -> u64 {
         let drain = stage * times.layers[1] + if is_whole { times.embedding[1] } else { 0 } + back;
         let own = times.updates[usize::from(stage == last && last > 0)];
         let own = if stage == 0 || stage == last { own } else { 0 };
+        let work = micro * pass + times.waits;
         let end = match p.schedule {
             Schedule::Naive | Schedule::GPipe | Schedule::OneForwardOneBackward | Schedule::Interleaved(_) => {
-                fill + micro * pass + (drain + times.reduce + times.updates[0]).max(own)
+                fill + work + (drain + times.reduce + times.updates[0]).max(own)
             }
             // The last gradients of weights may be computed while earlier stages go on.
-            Schedule::ZeroBubble if stage == 0 => micro * pass + times.reduce + own,
-            Schedule::ZeroBubble => fill + micro * pass + own,
-            Schedule::ZeroBubbleV | Schedule::PipeDream2Bw => micro * pass + own,
+            Schedule::ZeroBubble if stage == 0 => work + times.reduce + own,
+            Schedule::ZeroBubble => fill + work + own,
+            Schedule::ZeroBubbleV | Schedule::PipeDream2Bw => work + own,
             Schedule::PipeDream => micro * (pass + own),
         };
         most = most.max(end);

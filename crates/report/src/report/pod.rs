@@ -198,7 +198,7 @@ impl ParallelEntry {
             seq_chunks: p.seq_chunks,
             stash: if p.gist { "gist" } else { "bf16" },
             optimizer: p.optimizer.name(),
-            gradient_format: p.gradients.name(),
+            gradient_format: job.gradients().name(),
             order: p.order_name(),
             tp2: p.tiled.tp2,
             io_tiles: p.tiled.io_tiles,
