@@ -11,7 +11,7 @@ use crate::pod::{ExecutionTraces, TrainingStep};
 use crate::report::{File, PodReport, write_traces};
 
 use super::failure::Failure;
-use super::pod_fleet::FleetArgs;
+use super::fleet_args::FleetArgs;
 use super::pod_goodput::GoodputArgs;
 use super::pod_search::{self, SearchArgs, Shown};
 use super::values::FormArgs;

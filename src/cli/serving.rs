@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::analysis::{self, DraftRequest, ServingRequest};
+use crate::analysis;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::model::Phase;
@@ -10,7 +10,8 @@ use crate::pod::{self, Arrivals, Policy};
 use crate::report::{File, ServingReport, ServingSetup, StreamReport};
 
 use super::failure::Failure;
-use super::pod::{DraftArgs, PodArgs, PodPhase, training};
+use super::pod::{PodArgs, PodPhase, training};
+use super::serving_request::request;
 use super::{output, pod_fleet, progress};
 
 /// What `rdusim pod` was asked for.
@@ -53,32 +54,6 @@ fn refuse_training_options(args: &PodArgs) -> Result<(), Diagnostic> {
             Err(Diagnostic::new(format!("`{flag}` is for `--phase training`")).with_help(format!("leave `{flag}` out")))
         }
     }
-}
-
-pub(super) fn request<'a>(args: &'a PodArgs, sets: &'a [Override], phase: Phase) -> ServingRequest<'a> {
-    ServingRequest {
-        system: &args.system,
-        sets,
-        model: &args.model,
-        parallel: args.parallel.as_deref().unwrap_or_default(),
-        stack: args.stack.as_deref(),
-        phase,
-        batch: args.batch.unwrap_or(1),
-        micro_batch: args.micro_batch,
-        sequence: args.seq,
-        sparsity: args.sparsity,
-        draft: draft(&args.draft),
-        dtype: args.dtype.as_deref(),
-        kv_dtype: args.kv_dtype.as_deref(),
-        expert_load: args.expert_load.as_deref(),
-        stage_layers: args.stage_layers.as_deref(),
-    }
-}
-
-/// The model that drafts; clap has seen to it that all is given, or nothing.
-fn draft(args: &DraftArgs) -> Option<DraftRequest<'_>> {
-    let (model, tokens, accept) = (args.draft.as_deref()?, args.speculate?, args.accept?);
-    Some(DraftRequest { model, tokens, accept })
 }
 
 fn read(path: &Path) -> Result<String, Diagnostic> {

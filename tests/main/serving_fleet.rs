@@ -175,13 +175,13 @@ fn what_a_search_for_a_fleet_cannot_use_is_refused() {
     let of = "pod dgx-a100 --model llama3-8b --phase requests";
     for (words, expected) in [
         (format!("{of} --search --ttft-ms p98:3"), "expected STATISTIC:MILLISECONDS"),
-        (format!("{of} --search --tpot-ms -1"), "expected STATISTIC:MILLISECONDS"),
+        (format!("{of} --search --tpot-ms p99:-1"), "expected STATISTIC:MILLISECONDS"),
         (format!("{of} --search --objective time"), "cost, throughput or users"),
         (format!("{of} --search --arrivals 3"), "has no meaning"),
         (format!("{of} --search --parallel dp=2"), "cannot be fixed"),
         (format!("{of} --search --chips 5..3"), "expected a count of chips"),
         (format!("{of} --search --chips 1..999999"), "the most that"),
-        (format!("{of} --search --usd-per-chip-hour -2"), "expected dollars"),
+        (format!("{of} --search --usd-per-chip-hour=-2"), "expected dollars"),
         (format!("{of} --arrivals 3 --parallel tp=1 --ttft-ms 3"), "--search"),
         ("pod dgx-a100 --model gpt-13b --phase training --search --objective cost".to_owned(), "of `--phase requests`"),
         ("pod dgx-a100 --model gpt-13b --phase training --search --chips 2..8".to_owned(), "the most of them alone"),

@@ -7,11 +7,11 @@ use super::chip::Work;
 use super::grid::{Grid, Range};
 use super::memory::{ServingMemory, of_work};
 use super::phases::Server;
+use super::policy::Policy;
 use super::requests::Request;
 use super::schedule::{Drafted, Limits};
 use super::service::{Load, Service};
 use super::speculation::Speculation;
-use super::stream::Policy;
 use rdusim_base::diagnostics::Diagnostic;
 
 /// A replica alone. Those that share experts out run together.
