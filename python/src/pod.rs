@@ -8,7 +8,7 @@ use rdusim::diagnostics::Diagnostic;
 use rdusim::input::{self, Override};
 use rdusim::model::Phase;
 use rdusim::pod::{
-    Arrivals, Counts, ExecutionTraces, Failures, Grid, Job, Objective, Policy, Request, TrainingStep, drawn, read_trace,
+    Arrivals, Counts, ExecutionTraces, Failures, Grid, Job, Objective, Policy, Trace, TrainingStep, drawn, read_trace,
 };
 use rdusim::report::{File, PodReport, ServingReport, ServingSetup, StreamReport, WriteError, write_traces};
 use serde::Deserialize;
@@ -260,7 +260,7 @@ pub(crate) fn pod_requests(py: Python<'_>, request: &str) -> PyResult<Texts> {
             seed: request.seed,
             concurrency: None,
         };
-        let list = list(&request)?;
+        let list = trace(&request)?;
         let known = request.grid.as_ref().map(|path| Grid::read(&path.display().to_string(), &text(path)?));
         let known = known.transpose()?;
         let asked = request.base.serving(&sets, Phase::Decode);
@@ -279,16 +279,19 @@ pub(crate) fn pod_requests(py: Python<'_>, request: &str) -> PyResult<Texts> {
     })
 }
 
-fn list(request: &RequestsOf) -> Result<Vec<Request>, Failure> {
+fn trace(request: &RequestsOf) -> Result<Trace, Failure> {
     let list = match (&request.trace, request.arrivals) {
         (Some(path), None) => read_trace(&path.display().to_string(), &text(path)?)?,
-        (None, Some(per_s)) => drawn(&Arrivals {
-            per_s,
-            count: request.requests,
-            prompt: request.prompt_tokens,
-            output: request.output_tokens,
-            seed: request.seed,
-        })?,
+        (None, Some(per_s)) => {
+            let requests = drawn(&Arrivals {
+                per_s,
+                count: request.requests,
+                prompt: request.prompt_tokens,
+                output: request.output_tokens,
+                seed: request.seed,
+            })?;
+            Trace { requests, notes: Vec::new() }
+        }
         _ => return Err(Diagnostic::new("requests need either `trace` or `arrivals`").into()),
     };
     Ok(list)

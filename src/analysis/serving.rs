@@ -11,8 +11,8 @@ use crate::import::Checkpoint;
 use crate::input::Override;
 use crate::model::{Architecture, ExpertLoad, Phase, Position, StorageFormat};
 use crate::pod::{
-    self, ExpertRanks, Grid, Load, Mixture, Parallel, Policy, Request, Served, Service, Speculation, Stack, StackKind,
-    Streamed, System, serve, serving_memory, serving_remedies,
+    self, ExpertRanks, Grid, Load, Mixture, Parallel, Policy, Served, Service, Speculation, Stack, StackKind, Streamed,
+    System, Trace, serve, serving_memory, serving_remedies,
 };
 use crate::units::Dtype;
 
@@ -221,17 +221,19 @@ pub fn serving<T>(
 /// Inputs that cannot be read, and requests that do not fit.
 pub fn requests<T>(
     request: &ServingRequest<'_>,
-    list: &[Request],
+    trace: &Trace,
     (policy, known): (&Policy, Option<&Grid>),
     noted: &mut dyn FnMut(&str),
     then: impl FnOnce(&System, &Stack, &Service, &Streamed) -> T,
 ) -> Result<T, Diagnostic> {
+    let list = &trace.requests[..];
     let longest = list.iter().map(|request| request.prompt + request.output).max();
     let request = ServingRequest { sequence: longest, ..request.clone() };
     let Opened { system, stack, service, speculation, .. } = opened(&request, noted)?;
     let model = (&service, speculation.as_ref());
     let policy = policy.under(&stack, service.parallel.dp);
-    let streamed = pod::stream(&system, &stack, model, list, &policy, known)?;
+    let mut streamed = pod::stream(&system, &stack, model, list, &policy, known)?;
+    streamed.notes.extend(trace.notes.iter().cloned());
     Ok(then(&system, &stack, &service, &streamed))
 }
 

@@ -64,7 +64,7 @@ pub(super) enum PodPhase {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Requests")]
 pub(super) struct RequestArgs {
-    /// Requests of a CSV file: times of arrival, tokens of prompts and of answers (docs/serving.md)
+    /// Requests of a file: times of arrival, tokens of prompts and of answers, as CSV or Mooncake's lines of JSON (docs/serving.md)
     #[arg(long, value_name = "FILE", conflicts_with = "arrivals")]
     pub(super) trace: Option<PathBuf>,
     /// Requests that arrive at random, so many a second on average

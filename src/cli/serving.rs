@@ -6,7 +6,7 @@ use crate::analysis;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, Override};
 use crate::model::Phase;
-use crate::pod::{self, Arrivals, Policy};
+use crate::pod::{self, Arrivals, Policy, Trace};
 use crate::report::{File, ServingReport, ServingSetup, StreamReport};
 
 use super::failure::Failure;
@@ -72,23 +72,21 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
             .into());
     }
     let of = &args.requests;
-    let list = match (&of.trace, of.arrivals) {
-        (Some(path), _) => pod::read_trace(&path.display().to_string(), &read(path)?)?,
-        (None, None) if of.concurrency.is_some() => pod::drawn(&Arrivals {
-            // Times of arrival have no meaning in a closed loop.
-            per_s: 1.0,
-            count: of.requests.unwrap_or(1000),
-            prompt: of.prompt_tokens.unwrap_or(1024),
-            output: of.output_tokens.unwrap_or(256),
-            seed: of.seed.unwrap_or(1),
-        })?,
-        (None, Some(per_s)) => pod::drawn(&Arrivals {
+    let drawn = |per_s: f64| -> Result<Trace, Diagnostic> {
+        let requests = pod::drawn(&Arrivals {
             per_s,
             count: of.requests.unwrap_or(1000),
             prompt: of.prompt_tokens.unwrap_or(1024),
             output: of.output_tokens.unwrap_or(256),
             seed: of.seed.unwrap_or(1),
-        })?,
+        })?;
+        Ok(Trace { requests, notes: Vec::new() })
+    };
+    let trace = match (&of.trace, of.arrivals) {
+        (Some(path), _) => pod::read_trace(&path.display().to_string(), &read(path)?)?,
+        // Times of arrival have no meaning in a closed loop.
+        (None, None) if of.concurrency.is_some() => drawn(1.0)?,
+        (None, Some(per_s)) => drawn(per_s)?,
         (None, None) => {
             let title = "`--phase requests` needs `--trace FILE`, `--arrivals RATE` or `--concurrency USERS`";
             return Err(Diagnostic::new(title).into());
@@ -109,7 +107,7 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
     let (files, text) = progress::watched("simulating requests", || {
         analysis::requests(
             &request,
-            &list,
+            &trace,
             (&policy, known.as_ref()),
             &mut progress::note,
             |system, stack, service, streamed| -> Result<_, Failure> {

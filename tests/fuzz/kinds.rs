@@ -533,7 +533,10 @@ fn tables() -> Vec<Kind> {
         Kind {
             name: "requests",
             form: csv,
-            seeds: bytes([trace.to_owned()]),
+            seeds: bytes([
+                trace.to_owned(),
+                "{\"timestamp\": 27, \"input_length\": 200, \"output_length\": 8, \"hash_ids\": [1, 2]}\n".to_owned(),
+            ]),
             read: |_, bytes| told(pod::read_trace("trace.csv", text(bytes)?)).map(drop),
         },
         Kind {

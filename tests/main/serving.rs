@@ -343,7 +343,7 @@ fn a_system_with_more_requests_gives_more_tokens_and_makes_users_wait() {
 #[test]
 fn traces_say_what_is_wrong_and_where() {
     let head = "# made up\narrival_s,prompt_tokens,output_tokens\n";
-    let list = read_trace("t.csv", &format!("{head}2.5,100,10\n0.5,200,20\n")).expect("a trace");
+    let list = read_trace("t.csv", &format!("{head}2.5,100,10\n0.5,200,20\n")).expect("a trace").requests;
     assert_eq!(list[0], Request { arrival_s: 0.5, prompt: 200, output: 20 });
     let refused = |text: &str| read_trace("t.csv", text).expect_err("refused").to_string();
     assert!(refused(&format!("{head}0,0,10\n")).contains("t.csv:3: `prompt_tokens` is \"0\""));
@@ -351,6 +351,38 @@ fn traces_say_what_is_wrong_and_where() {
     assert!(refused("arrival_s,prompt_tokens\n0,1\n").contains("no column \"output_tokens\""));
     assert!(refused("arrival_s,prompt_tokens,output_tokens,user\n").contains("unknown column \"user\""));
     assert!(refused(head).contains("no requests"));
+}
+
+#[test]
+fn mooncakes_lines_are_requests_and_results_say_what_is_left_out() {
+    let line = |timestamp: u64, input: u64, output: u64, more: &str| {
+        format!("{{\"timestamp\": {timestamp}, \"input_length\": {input}, \"output_length\": {output}{more}}}\n")
+    };
+    let text = line(1500, 300, 4, ", \"hash_ids\": [46, 47]") + "\n" + &line(27, 200, 8, "");
+    let trace = read_trace("t.jsonl", &text).expect("a trace");
+    let expected =
+        [Request { arrival_s: 0.027, prompt: 200, output: 8 }, Request { arrival_s: 1.5, prompt: 300, output: 4 }];
+    assert_eq!(trace.requests, expected);
+    assert!(trace.notes.len() == 1 && trace.notes[0].contains("hash_ids"));
+    let refused = |text: &str| read_trace("t.jsonl", text).expect_err("refused").to_string();
+    assert!(refused(&(line(1, 1, 1, "") + &line(1, 0, 1, ""))).contains("t.jsonl:2: `input_length` is 0"));
+    assert!(refused("{\"timestamp\": 1, \"input_length\": 2}").contains("t.jsonl:1: no request: missing field"));
+    assert!(refused("{\"timestamp\": -1, \"input_length\": 2, \"output_length\": 3}").contains("`timestamp` is -1"));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), text).expect("written");
+    let path = format!("--trace={}", file.path().display());
+    let output = rdusim(&[
+        "pod",
+        "dgx-a100",
+        "--model=llama3-8b",
+        "--phase=requests",
+        "--parallel=tp=1",
+        &path,
+        "--format=json",
+    ]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert!(result["tokens"] == 12 && result["notes"].to_string().contains("hash_ids"), "{result}");
 }
 
 const DECODE: [&str; 5] = ["pod", "arch/systems/dgx-a100.toml", "--model=llama3-8b", "--phase=decode", "--format=json"];

@@ -66,7 +66,7 @@ pub use serving::{
     Answer, Arrivals, Chunk, Cost, Divided, Division, DraftUse, Drafted, ExpertRanks, Fleet, FleetObjective,
     FleetSearch, Grid, Limits, Load, LoopRequests, MOST_DRAFTED, Mixed, Operated, PREFILL_TOKENS, Parameters, Policy,
     Price, Range, Replayed, Request, RequestSize, Round, Sample, Served, ServedBlocks, ServedPhase, Server, Service,
-    ServingMemory, ServingTime, Speculation, Spread, Statistic, StepParts, Streamed, Target, Targets, TierUse,
+    ServingMemory, ServingTime, Speculation, Spread, Statistic, StepParts, Streamed, Target, Targets, TierUse, Trace,
     Transfer, WorkerPool, check_served, divided, drawn, fleet, memory as serving_memory, most_users, read_trace,
     replay, serve, serving_remedies, stream,
 };

@@ -1,15 +1,14 @@
-//! Requests of users: from a file, or drawn at random times.
+//! Requests of users, drawn at random times.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use rdusim_base::diagnostics::{Diagnostic, number};
-use rdusim_base::input::refuse_repeated;
 
 /// Most requests of a trace.
-const MOST_REQUESTS: u64 = 1 << 20;
+pub(super) const MOST_REQUESTS: u64 = 1 << 20;
 /// Most tokens of a prompt or of an answer.
-const MOST_TOKENS: u64 = 1 << 20;
+pub(super) const MOST_TOKENS: u64 = 1 << 20;
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,54 +91,5 @@ pub fn drawn(arrivals: &Arrivals) -> Result<Vec<Request>, Diagnostic> {
         let (prompt, output) = (about(prompt), about(output));
         list.push(Request { arrival_s, prompt, output });
     }
-    Ok(list)
-}
-
-/// Reads a trace: CSV with the columns `arrival_s`, `prompt_tokens` and `output_tokens`, in any order; lines that start with
-/// `#` are comments.
-///
-/// # Errors
-/// A column that is missing or unknown, or a value that is out of range, with its line.
-pub fn read_trace(path: &str, text: &str) -> Result<Vec<Request>, Diagnostic> {
-    const COLUMNS: [&str; 3] = ["arrival_s", "prompt_tokens", "output_tokens"];
-    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
-    let broken =
-        |error: &csv::Error| Diagnostic::new(format!("{path}: not a table of comma-separated values: {error}"));
-    let header = reader.headers().map_err(|error| broken(&error))?.clone();
-    if let Some(unknown) = header.iter().find(|name| !COLUMNS.contains(name)) {
-        let title = format!("{path}: unknown column {unknown:?}");
-        return Err(Diagnostic::new(title).with_help(format!("columns of a trace: {}", COLUMNS.join(", "))));
-    }
-    refuse_repeated(path, &header.iter().collect::<Vec<_>>())?;
-    let mut at = [0; 3];
-    for (place, column) in at.iter_mut().zip(COLUMNS) {
-        *place = header.iter().position(|name| name == column).ok_or_else(|| {
-            Diagnostic::new(format!("{path}: no column {column:?}"))
-                .with_help(format!("columns of a trace: {}", COLUMNS.join(", ")))
-        })?;
-    }
-    let mut list = Vec::new();
-    for record in reader.records() {
-        let record = record.map_err(|error| broken(&error))?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let cell = |column: usize| record.get(at[column]).unwrap_or_default();
-        let refuse = |column: usize, expected: &str| {
-            Diagnostic::new(format!("{path}:{line}: `{}` is {:?}, expected {expected}", COLUMNS[column], cell(column)))
-        };
-        let arrival_s = cell(0).parse::<f64>().ok().filter(|s| s.is_finite() && (0.0..=1e9).contains(s));
-        let count = |column: usize| {
-            let count = cell(column).parse::<u64>().ok().filter(|count| (1..=MOST_TOKENS).contains(count));
-            count.ok_or_else(|| refuse(column, &format!("a count from 1 to {MOST_TOKENS}")))
-        };
-        let arrival_s = arrival_s.ok_or_else(|| refuse(0, "seconds from 0 to 1e9"))?;
-        list.push(Request { arrival_s, prompt: count(1)?, output: count(2)? });
-        if list.len() as u64 > MOST_REQUESTS {
-            return Err(Diagnostic::new(format!("{path}: more than {MOST_REQUESTS} requests")));
-        }
-    }
-    if list.is_empty() {
-        return Err(Diagnostic::new(format!("{path}: no requests")));
-    }
-    list.sort_by(|a, b| a.arrival_s.total_cmp(&b.arrival_s));
     Ok(list)
 }
