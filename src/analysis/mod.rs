@@ -5,6 +5,7 @@
 mod compare;
 mod execute;
 mod failure;
+mod mask;
 mod pod;
 mod pod_search;
 mod points;
@@ -19,6 +20,7 @@ mod verify;
 pub use compare::{Options, Ran, Uncertainty, add_ranges, page};
 pub use execute::{Execution, Source, Stage, configurations, execute, graph_on, refuse_models};
 pub use failure::Failure;
+pub use mask::{FoundMask, MaskRequest, mask};
 pub use pod::{PodRequest, pod, stragglers};
 pub use pod_search::{SearchRequest, pod_search};
 pub use points::{PointsRequest, points};
