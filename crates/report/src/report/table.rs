@@ -36,7 +36,9 @@ pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
         vec![summary(&compared)]
     };
     if sides.iter().any(|side| comparable::is_assumed(side.chip, "energy.static_w")) {
-        summaries.iter_mut().for_each(|block| *block = block.replacen(STATIC, STATIC_ASSUMED, 1));
+        for block in &mut summaries {
+            *block = block.replacen(STATIC, STATIC_ASSUMED, 1);
+        }
     }
     let mut blocks = vec![heading(workload, &compared.work, sides)];
     blocks.extend(summaries);

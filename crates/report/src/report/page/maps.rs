@@ -112,7 +112,7 @@ impl Section {
     }
 
     fn banks(&self) -> u64 {
-        self.buffers.iter().map(|buffer| buffer.banks).sum()
+        self.buffers.iter().map(|buffer| buffer.banks).fold(0, u64::saturating_add)
     }
 }
 
@@ -123,7 +123,6 @@ pub(super) fn of_grid(text: &str) -> Result<Sheet, String> {
         return Err("no sections, expected at least one".to_owned());
     };
     let (chip, banks) = (&of.arch, of.arch.pmus.saturating_mul(of.arch.banks_per_pmu));
-    let share = |part: u64, whole: u64| percent(quotient(part as f64, whole as f64));
     let mut sheet = Sheet {
         kind: "map",
         title: format!("{} on {}: map, {}", of.workload.name, chip.name, of.mode),
@@ -136,33 +135,41 @@ pub(super) fn of_grid(text: &str) -> Result<Sheet, String> {
             share(longest.banks(), banks),
             longest.run.as_ref().map_or_else(String::new, |run| format!("; it is bound by {}", run.bound_by))
         ),
-        remarks: of.notes,
+        remarks: of.notes.clone(),
         ..Sheet::default()
     };
-    let sum = |of_section: fn(&Section) -> u64| of.sections.iter().map(of_section).sum::<u64>() as f64;
+    let sum = |of_section: fn(&Section) -> f64| of.sections.iter().map(of_section).sum::<f64>();
     sheet.figures.extend([
-        Figure::low("cycles", "", sum(Section::cycles)),
+        Figure::low("cycles", "", sum(|section| section.cycles() as f64)),
         Figure::plain("sections", "", of.sections.len() as f64),
         Figure::plain("PCUs of the longest section", "", longest.units() as f64),
-        Figure::plain("off-chip traffic", "B", sum(|section| section.streams.iter().map(|stream| stream.bytes).sum())),
+        Figure::plain(
+            "off-chip traffic",
+            "B",
+            sum(|section| section.streams.iter().map(|stream| stream.bytes as f64).sum()),
+        ),
         Figure::low("flits over the fullest link", "", longest.network.fullest_flits as f64),
     ]);
+    let row = |stage: &Stage| BarRow { name: stage.operators.join("+"), values: vec![stage.pcus.len() as f64] };
+    sheet.bars.push(Bars {
+        title: format!("PCUs of each stage of {}", longest.name),
+        unit: "",
+        pieces: vec!["PCUs".to_owned()],
+        rows: longest.stages.iter().map(row).collect(),
+    });
+    sheet.tables.extend(placed(&of));
+    sheet.tables.extend(moved(&of));
+    Ok(sheet)
+}
+
+/// Sections and stages on their units.
+fn placed(of: &Grid) -> [SheetTable; 2] {
     let head = ["section", "cycles", "bound by", "row tiles", "PCUs", "of all", "banks", "links with flits"];
     let mut sections = SheetTable::new("Sections", &head, &[0, 2]);
     let mut stages = SheetTable::new(
         "Stages",
         &["section", "stage", "PCUs", "mapping", "busy", "waits for input", "waits for room"],
         &[0, 1, 3],
-    );
-    let mut buffers = SheetTable::new(
-        "Buffers",
-        &["section", "tensor", "role", "slots", "part of a slot", "PMUs", "banks"],
-        &[0, 1, 2],
-    );
-    let mut streams = SheetTable::new(
-        "Off-chip streams",
-        &["section", "tensor", "direction", "tier", "passes", "bytes", "AGs"],
-        &[0, 1, 2, 3],
     );
     for section in &of.sections {
         let (name, nest) = (&section.name, &section.nest);
@@ -172,7 +179,7 @@ pub(super) fn of_grid(text: &str) -> Result<Sheet, String> {
             section.run.as_ref().map_or_else(|| "not run".to_owned(), |run| run.bound_by.clone()),
             format!("{} of {} rows, {} in all", whole(nest.row_tiles), whole(nest.tile_rows), whole(nest.rows)),
             whole(section.units()),
-            share(section.units(), chip.pcus),
+            share(section.units(), of.arch.pcus),
             whole(section.banks()),
             format!("{} of {}", whole(section.network.links_used), whole(section.network.links)),
         ]);
@@ -189,9 +196,20 @@ pub(super) fn of_grid(text: &str) -> Result<Sheet, String> {
                 part(time.and_then(|time| time.stalled)),
             ]);
         }
+    }
+    [sections, stages]
+}
+
+/// Buffers, and streams to and from off-chip memory.
+fn moved(of: &Grid) -> [SheetTable; 2] {
+    let head = ["section", "tensor", "role", "slots", "part of a slot", "PMUs", "banks"];
+    let mut buffers = SheetTable::new("Buffers", &head, &[0, 1, 2]);
+    let head = ["section", "tensor", "direction", "tier", "passes", "bytes", "AGs"];
+    let mut streams = SheetTable::new("Off-chip streams", &head, &[0, 1, 2, 3]);
+    for section in &of.sections {
         for buffer in &section.buffers {
             buffers.rows.push(vec![
-                name.clone(),
+                section.name.clone(),
                 buffer.tensor.clone(),
                 buffer.role.replace('_', " "),
                 whole(buffer.depth),
@@ -202,7 +220,7 @@ pub(super) fn of_grid(text: &str) -> Result<Sheet, String> {
         }
         for stream in &section.streams {
             streams.rows.push(vec![
-                name.clone(),
+                section.name.clone(),
                 stream.tensor.clone(),
                 stream.direction.clone(),
                 stream.tier.clone(),
@@ -212,18 +230,12 @@ pub(super) fn of_grid(text: &str) -> Result<Sheet, String> {
             ]);
         }
     }
-    let stages_of = |section: &Section| -> Vec<BarRow> {
-        let row = |stage: &Stage| BarRow { name: stage.operators.join("+"), values: vec![stage.pcus.len() as f64] };
-        section.stages.iter().map(row).collect()
-    };
-    sheet.bars.push(Bars {
-        title: format!("PCUs of each stage of {}", longest.name),
-        unit: "",
-        pieces: vec!["PCUs".to_owned()],
-        rows: stages_of(longest),
-    });
-    sheet.tables.extend([sections, stages, buffers, streams]);
-    Ok(sheet)
+    [buffers, streams]
+}
+
+/// A part of a whole in percent.
+fn share(part: u64, whole: u64) -> String {
+    percent(quotient(part as f64, whole as f64))
 }
 
 /// How a stage lies on its units, in a few words.

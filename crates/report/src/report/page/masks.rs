@@ -11,7 +11,9 @@ struct Mask {
     rows: u64,
     columns: u64,
     dtype: String,
-    mask_block: [u64; 2],
+    /// Rows and columns of a block of the mask.
+    #[serde(rename = "mask_block")]
+    own_block: [u64; 2],
     blocks: u64,
     kept_blocks: u64,
     stored_elements: u64,
@@ -61,7 +63,7 @@ pub(super) fn mask(text: &str) -> Result<Sheet, String> {
     let share = |of_bytes: u64| {
         dense.filter(|&dense| dense > 0).map_or_else(String::new, |dense| percent(of_bytes as f64 / dense as f64))
     };
-    let ([height, width], seen) = (of.mask_block, &of.statistics);
+    let ([height, width], seen) = (of.own_block, &of.statistics);
     let of_dense = match share(chosen.bytes) {
         share if share.is_empty() => String::new(),
         share => format!(", {share} of the dense weight"),
