@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from . import _native
 from ._errors import MismatchError
 from ._inputs import Chip, Graph, Workload, as_chip, as_workload
-from ._picture import Picture, framed
+from ._picture import Picture, framed, preformatted
 from ._progress import Progress, told
 from ._view import Run, View
 
@@ -29,6 +29,7 @@ Chart: TypeAlias = Literal[
 ]
 Fidelity: TypeAlias = Literal["bound", "event", "cycle"]
 Mapping_: TypeAlias = Literal["ideal", "vendor"]
+ValueType: TypeAlias = Literal["bf16", "fp16", "fp32", "int8", "fp8_e4m3", "fp8_e5m2"]
 Effort: TypeAlias = Literal["quick", "normal", "thorough"]
 ChipLike: TypeAlias = Chip | str | os.PathLike[str] | Mapping[str, Any]
 WorkloadLike: TypeAlias = Workload | Graph | str | os.PathLike[str] | Mapping[str, Any]
@@ -53,18 +54,19 @@ class _Json(View):
     def __repr__(self) -> str:
         return self._text
 
+    def _repr_html_(self) -> str:
+        return preformatted(self._text)
 
-class Result(View):
-    """Runs of a workload on a chip: ``result.fused.time_s``, ``result.speedup``, ``result.runs``.
 
-    Keys as of ``rdusim compare --format json``. A notebook shows the report page.
-    """
+class Runs(View):
+    """Runs of a workload on a chip, and what they are compared by: ``runs.fused.time_s``, ``runs.speedup``, ``runs.runs``."""
 
-    __slots__ = ("_runs",)
+    __slots__ = ()
 
-    def __init__(self, runs: _native.Runs) -> None:
-        super().__init__(json.loads(runs.json()))
-        self._runs = runs
+    arch: View
+    speedup: float
+    speedup_over_epilogue: float
+    off_chip_traffic_ratio: float | None
 
     @property
     def speedup_range(self) -> tuple[float, float] | None:
@@ -115,6 +117,25 @@ class Result(View):
         """Every run, in the order of the modes."""
         return [Run(run) for run in self._data["runs"]]
 
+
+class Result(Runs):
+    """Runs of a workload on a chip: ``result.fused.time_s``, ``result.speedup``, ``result.runs``.
+
+    Keys as of ``rdusim compare --format json``. A notebook shows the report page.
+    """
+
+    __slots__ = ("_runs",)
+
+    def __init__(self, runs: _native.Runs) -> None:
+        super().__init__(json.loads(runs.json()))
+        self._runs = runs
+
+    @property
+    def others(self) -> list[Runs]:
+        """Runs on each chip of ``against``, in their order; ``speedups`` are its times over this chip's, by mode."""
+        first = self._data.get("against")
+        return [] if first is None else [Runs(first), *(Runs(one) for one in self._data.get("against_further", []))]
+
     def to_json(self) -> str:
         """The result as the command line prints it with ``--format json``, byte for byte."""
         return self._runs.json()
@@ -145,12 +166,21 @@ class Result(View):
         return self.table()
 
 
+def _listed(against: ChipLike | Sequence[ChipLike] | None) -> list[ChipLike]:
+    """The chips of ``against``: none, one, or several."""
+    if against is None:
+        return []
+    if isinstance(against, (Chip, str, os.PathLike, Mapping)):
+        return [against]
+    return list(against)
+
+
 def request(
     chip: ChipLike,
     workload: WorkloadLike,
     *,
     modes: Sequence[str],
-    against: ChipLike | None = None,
+    against: ChipLike | Sequence[ChipLike] | None = None,
     **more: Any,
 ) -> str:
     """What the native half is asked for, as JSON."""
@@ -163,9 +193,8 @@ def request(
         "modes": list(modes),
         **{key: value for key, value in more.items() if value is not None},
     }
-    if against is not None:
-        other = as_chip(against)
-        asked["against"] = [other._input(), list(other.sets)]
+    others = [as_chip(other) for other in _listed(against)]
+    asked["against"] = [[other._input(), list(other.sets)] for other in others]
     asked["command"] = f"rdusim (Python): {chip!r}, {workload!r}"
     return json.dumps(asked)
 
@@ -174,7 +203,7 @@ def compare(
     chip: ChipLike,
     workload: WorkloadLike,
     *,
-    against: ChipLike | None = None,
+    against: ChipLike | Sequence[ChipLike] | None = None,
     fidelity: Fidelity = "event",
     mapping: Mapping_ = "ideal",
     effort: Effort = "normal",
@@ -185,7 +214,7 @@ def compare(
     """Simulates a workload kernel by kernel, with epilogues and fused.
 
     Args:
-        against: Another chip, whose runs stand beside the first's.
+        against: Another chip or a list of others, whose runs stand beside the first's: ``result.others``.
         fidelity: ``bound`` (closed form), ``event``, or ``cycle`` (the reference model, for small inputs).
         mapping: ``ideal``, or ``vendor`` for the limits of the vendor's stack.
         effort: How long the compiler searches.
@@ -251,6 +280,72 @@ def explain(
         chip, workload, modes=modes, fidelity=fidelity, mapping=mapping, seed=seed, uncertainty=uncertainty
     )
     return Explanation(*_native.explain(asked, told(progress, "explaining")))
+
+
+class Mask(_Json):
+    """The numbers of a mask: density, histograms, imbalance, bytes in each format. Keys as of ``rdusim sparsity --format json``."""
+
+    __slots__ = ("_svg",)
+
+    def __init__(self, text: str, table: str, svg: str) -> None:
+        super().__init__(text, table)
+        self._svg = svg
+
+    def plot(self) -> Picture:
+        """What the mask keeps."""
+        return Picture(self._svg, "mask")
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + self._svg
+
+
+def sparsity(
+    source: Workload | Graph | str | os.PathLike[str],
+    *,
+    key: str | None = None,
+    shape: tuple[int, int] | None = None,
+    block: tuple[int, int] | None = None,
+    density: float | None = None,
+    exponent: float = 1.0,
+    transpose: bool = False,
+    dtype: ValueType = "bf16",
+    pcus: int = 640,
+    seed: int = 0,
+) -> Mask:
+    """Looks a mask over.
+
+    Args:
+        source: A pattern (``unstructured``, ``block``, ``banded``, ``row_skewed``, ``column_skewed``, or N:M such as ``2:4``), the path
+            of a file (.smtx, .mtx, .npy, .npz, .safetensors, or a workload .toml), or a workload or its built-in name.
+        key: Array, tensor or weight of a source with several.
+        shape: Rows (K) and columns (N); a pattern needs them.
+        block: Rows and columns of a block.
+        density: Share of the blocks that is kept; of a file, those of the largest magnitudes.
+        exponent: Of the power law of the skewed patterns.
+        transpose: The file has columns where the matrix has rows.
+        dtype: Type of the values, for the bytes; a weight of a workload has its own.
+        pcus: Units over which the work is spread.
+        seed: Of random masks.
+
+    Raises:
+        InputError: Source or numbers cannot be used.
+    """
+    named = None if isinstance(source, (Workload, Graph)) else os.fspath(source)
+    workload = as_workload(source) if named is None or named.endswith(".toml") or named in builtins("workload") else None
+    asked = {
+        "source": named if workload is None else workload._name,
+        "workload": None if workload is None else workload._request(seed),
+        "key": key,
+        "shape": shape,
+        "block": block,
+        "density": density,
+        "exponent": exponent,
+        "transpose": transpose,
+        "dtype": dtype,
+        "pcus": pcus,
+        "seed": seed,
+    }
+    return Mask(*_native.sparsity(json.dumps(asked)))
 
 
 class Difference(_Json):

@@ -174,11 +174,14 @@ class Workload(_Input):
         changed._sets = self._with({**(fields or {}), **more})
         return changed
 
+    def _request(self, seed: int = 0) -> dict[str, Any]:
+        """A request that is of the workload alone."""
+        return {**_NO_CHIP, "workload": self._input(), "sets": list(self._sets), "model": self._flags, "seed": seed}
+
     @property
     def info(self) -> View:
         """Name, ``dims``, operators (name, kind) and tensors (name, rows, columns, dtype). Errors: ``InputError``."""
-        request = {**_NO_CHIP, "workload": self._input(), "sets": list(self._sets), "model": self._flags}
-        return View(json.loads(_native.workload_json(json.dumps(request))))
+        return View(json.loads(_native.workload_json(json.dumps(self._request()))))
 
 
 _MODEL_OPTIONS = frozenset(

@@ -6,7 +6,7 @@ from _typeshed import SupportsGetItem
 from os import PathLike
 from typing import Any, Final, SupportsIndex, final
 
-__all__ = ["__version__", "Collector", "Runs", "Study", "Table", "builtins", "check_proof", "chip_json", "compare", "diff", "explain", "import_text", "line_content", "line_of", "map", "model_text", "pod", "pod_requests", "pod_search", "prove", "text_of", "to_toml", "validate", "verify", "workload_json"]
+__all__ = ["__version__", "Collector", "Runs", "Study", "Table", "builtins", "check_proof", "chip_json", "compare", "diff", "explain", "import_text", "line_content", "line_of", "map", "model_text", "pod", "pod_requests", "pod_search", "prove", "sparsity", "text_of", "to_toml", "validate", "verify", "workload_json"]
 
 __version__: Final[str]
 """
@@ -199,6 +199,11 @@ def pod_search(request: str, progress: Any | None = None) -> tuple[str, str, lis
 def prove(request: str) -> tuple[str, str]:
     """
     A certificate of how far the first mode's mapping is from the best: JSON and text.
+    """
+
+def sparsity(request: str) -> tuple[str, str, str]:
+    """
+    The numbers of a mask: JSON, text, and the picture as SVG.
     """
 
 def text_of(name: str) -> str | None:

@@ -24,6 +24,11 @@ class Picture:
         return f"<rdusim.Picture {self.title!r}, {len(self.svg)} bytes of SVG>"
 
 
+def preformatted(text: str) -> str:
+    """A text table as HTML, its columns as they are."""
+    return f'<pre style="line-height: 1.25; overflow-x: auto">{html.escape(text)}</pre>'
+
+
 def framed(page: str, height: int = 720) -> str:
     """A page of its own inside another: its style and scripts touch nothing around it."""
     return (

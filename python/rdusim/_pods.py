@@ -47,8 +47,8 @@ class Pod(_Json):
             raise ValueError(f"this result has no picture {name!r}: it has {sorted(self._pictures) or 'none'}")
         return Picture(self._pictures[name], name)
 
-    def _repr_svg_(self) -> str | None:
-        return next(iter(self._pictures.values()), None)
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + next(iter(self._pictures.values()), "")
 
 
 def pod(

@@ -11,6 +11,7 @@ from ._analyses import ChipLike, WorkloadLike
 from ._errors import InputError
 from ._picture import Picture
 from ._study import Study, sweep
+from ._view import html_table
 
 #: Metrics that a point's lower bound has too: a point whose bound is beaten is not simulated.
 _BOUNDED = ("cycles", "time_s")
@@ -46,6 +47,12 @@ class Search:
             ended = trial.user_attrs.get("ended", "open")
             counts[ended] = counts.get(ended, 0) + 1
         return counts
+
+    def _repr_html_(self) -> str:
+        front = self.front
+        columns = list(front[0]) if front else self.objectives
+        told = ", ".join(f"{count} {ended}" for ended, count in sorted(self.counts().items()))
+        return f"{html_table(columns, [list(row.values()) for row in front])}<p>{told}</p>"
 
     def plot(self) -> Picture:
         """The front and all points of the first two objectives (of one: its value by trial)."""

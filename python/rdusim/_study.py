@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from . import _native
 from ._analyses import ChipLike, WorkloadLike
 from ._inputs import Chip, Workload, _Input, as_chip, as_workload
 from ._progress import Progress, told
+from ._view import html_table
 
 Axes = Mapping[str, Sequence[Any] | Mapping[str, Any]]
 
@@ -216,15 +218,9 @@ class Table:
         return self._native.warnings
 
     def _repr_html_(self) -> str:
-        import html
-
-        def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
         rows = self._native.rows
-        body = "".join(line(row, "td") for row in rows[:20])
         more = f"<p>{len(rows)} rows in all</p>" if len(rows) > 20 else ""
-        return f"<table>{line(self._columns, 'th')}{body}</table>{more}<pre>{html.escape(self._native.text())}</pre>"
+        return f"{html_table(self._columns, rows[:20])}{more}<pre>{html.escape(self._native.text())}</pre>"
 
     def __repr__(self) -> str:
         return f"<rdusim.Table {len(self)} rows x {len(self._columns)} columns>\n{self._native.text()}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import html
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -41,9 +42,31 @@ class View(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict(self._data)!r})"
 
+    def _repr_html_(self) -> str:
+        return html_table(["", ""], [[key, _short(value)] for key, value in self._data.items()])
+
     def to_dict(self) -> dict[str, Any]:
         """The object as plain dicts, lists, numbers and strings."""
         return dict(self._data)
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table for a notebook; nothing in it is markup."""
+
+    def line(cells: Sequence[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    first = line(head, "th") if any(head) else ""
+    return f"<table>{first}{''.join(line(row, 'td') for row in rows)}</table>"
+
+
+def _short(value: Any) -> str:
+    """A value in a cell: of what holds others, how many."""
+    if isinstance(value, dict):
+        return f"{len(value)} keys: {', '.join(list(value)[:4])}{', ...' if len(value) > 4 else ''}"
+    if isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        return f"a list of {len(value)}"
+    return str(value)
 
 
 def wrapped(value: Any) -> Any:

@@ -18,7 +18,7 @@ mod _native {
     #[pymodule_export]
     use super::inputs::{builtins, chip_json, import_text, model_text, text_of, to_toml, workload_json};
     #[pymodule_export]
-    use super::other::{check_proof, diff, explain, map, prove, validate, verify};
+    use super::other::{check_proof, diff, explain, map, prove, sparsity, validate, verify};
     #[pymodule_export]
     use super::pod::{pod, pod_requests, pod_search};
     #[pymodule_export]

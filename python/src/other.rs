@@ -1,9 +1,9 @@
-//! Analyses whose results are texts: explain, verify, validate, prove.
+//! Analyses whose results are texts: explain, verify, map, diff, sparsity, validate, prove.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use rdusim::analysis::{self, ProofFile, ProofInputs, VerifyRequest};
+use rdusim::analysis::{self, MaskRequest, ProofFile, ProofInputs, VerifyRequest};
 use rdusim::arch::{self, AnyChip};
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::Override;
@@ -12,9 +12,10 @@ use rdusim::report;
 use rdusim::study::Inputs;
 use rdusim::study::diff as results;
 use rdusim::study::explain::{self as explained, Question};
+use rdusim::units::Dtype;
 use serde::Deserialize;
 
-use super::request::{Input, Request, overrides, read};
+use super::request::{Input, Request, named, overrides, read};
 use super::watch::watched;
 
 /// What bounds each section, and what one more of each resource saves: JSON and text.
@@ -106,6 +107,60 @@ pub(crate) fn diff(py: Python<'_>, a: String, b: String) -> PyResult<(String, St
         Ok((found.to_json(), found.to_text()))
     })
 }
+
+/// Which mask is looked over.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sparsity {
+    /// A pattern, the path of a file, or what the workload is called.
+    source: String,
+    /// A request of the workload, if the mask is that of a weight.
+    workload: Option<Request>,
+    key: Option<String>,
+    shape: Option<(u64, u64)>,
+    block: Option<(u64, u64)>,
+    density: Option<f64>,
+    exponent: f64,
+    transpose: bool,
+    dtype: String,
+    pcus: u64,
+    seed: u64,
+}
+
+/// The numbers of a mask: JSON, text, and the picture as SVG.
+#[pyfunction]
+pub(crate) fn sparsity(py: Python<'_>, request: &str) -> PyResult<(String, String, String)> {
+    let request: Sparsity = read(request)?;
+    watched(py, None, move |_| {
+        let workload = match &request.workload {
+            Some(of) => Some(of.workload(&of.sets()?)?),
+            None => None,
+        };
+        for (name, size) in [("shape", request.shape), ("block", request.block)] {
+            if size.is_some_and(|(rows, columns)| rows.min(columns) < 1 || rows.max(columns) > MOST_EXTENT) {
+                return Err(Diagnostic::new(format!("`{name}` takes two numbers from 1 to 2^40")).into());
+            }
+        }
+        let known = Dtype::ALL.map(|dtype| (dtype.name(), dtype));
+        let found = analysis::mask(&MaskRequest {
+            source: &request.source,
+            workload: workload.as_ref(),
+            key: request.key.as_deref(),
+            shape: request.shape,
+            block: request.block,
+            density: request.density,
+            exponent: request.exponent,
+            transpose: request.transpose,
+            dtype: named("dtype", &request.dtype, &known)?,
+            seed: request.seed,
+        })?;
+        let shown = found.report(request.pcus.max(1));
+        Ok((shown.to_json(), shown.table(), shown.svg()?))
+    })
+}
+
+/// Most rows or columns of a matrix.
+const MOST_EXTENT: u64 = 1 << 40;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -92,9 +92,9 @@ pub(crate) struct Request {
     effort: String,
     #[serde(default)]
     pub(crate) seed: u64,
-    /// The other chip of a comparison, and its overrides.
+    /// The other chips of a comparison, and the overrides of each.
     #[serde(default)]
-    pub(crate) against: Option<(Input, Vec<String>)>,
+    pub(crate) against: Vec<(Input, Vec<String>)>,
     /// Draws for ranges.
     #[serde(default)]
     pub(crate) samples: Option<u64>,

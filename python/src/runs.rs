@@ -1,4 +1,4 @@
-//! `compare` and `run`: a workload on one chip or two, and what came of it.
+//! `compare` and `run`: a workload on one chip or several, and what came of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,9 +44,12 @@ pub(crate) fn compare(py: Python<'_>, request: &str, progress: Option<&Bound<'_,
 
 fn ran(request: &Request) -> Answer<Inner> {
     let sets = request.sets()?;
-    let of_other = request.against.as_ref().map_or(Ok(Vec::new()), |(_, sets)| overrides(sets))?;
+    let mut of_others: Vec<Vec<Override>> = Vec::new();
+    for (_, sets) in &request.against {
+        of_others.push(overrides(sets)?);
+    }
     let mut files: Vec<(Given, &[Override])> = vec![(request.arch.given(), &sets)];
-    files.extend(request.against.as_ref().map(|(other, _)| (other.given(), &of_other[..])));
+    files.extend(request.against.iter().zip(&of_others).map(|((other, _), sets)| (other.given(), &sets[..])));
     let chips: Vec<_> = files.iter().map(|(given, sets)| arch::take(given, sets)).collect::<Result<_, _>>()?;
     let (workload, modes, options) = (request.workload(&sets)?, request.modes()?, request.options()?);
     let mut sides = Vec::with_capacity(chips.len());

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 import rdusim as rs
 
@@ -36,6 +37,13 @@ def test_ranges_and_another_chip_are_the_command_lines_json(cli):
     base = ["compare", "--arch", "sn40l", "--workload", "tiny-mlp", "--format", "json"]
     text = cli(*base, "--uncertainty", "--samples", "4", "--against", "a100")
     assert rs.compare("sn40l", "tiny-mlp", against="a100", uncertainty=True, samples=4).to_json() == text
+    text = cli(*base, "--against", "a100", "--against", "h100", "--against", "sn10")
+    several = rs.compare("sn40l", "tiny-mlp", against=["a100", rs.Chip("h100"), "sn10"])
+    assert several.to_json() == text
+    assert [other.arch.name for other in several.others] == ["A100-80GB", "H100-80GB", "SN10"]
+    alone = rs.run("h100", "tiny-mlp")
+    assert several.others[1].fused.to_dict() == alone.fused.to_dict() and rs.compare("sn10", "tiny-mlp").others == []
+    assert several.others[1].speedups.fused == alone.fused.time_s / several.fused.time_s
 
 
 def test_texts_of_other_analyses_are_the_command_lines(cli, tmp_path):
@@ -382,6 +390,50 @@ def test_an_unknown_chip_is_refused_at_once():
     with pytest.raises(rs.InputError) as refused:
         rs.Chip("sn99")
     assert "sn40l" in str(refused.value)
+
+
+def test_masks_are_the_command_lines_json(cli):
+    asked = ["--block", "16x16", "--shape", "512x256", "--density", "0.125", "--pcus", "8"]
+    mask = rs.sparsity("block", block=(16, 16), shape=(512, 256), density=0.125, pcus=8)
+    assert mask.to_json() == cli("sparsity", "block", *asked, "--format", "json")
+    assert str(mask) == cli("sparsity", "block", *asked)
+    assert mask.statistics.density == 0.125 and mask.plot().svg.lstrip().startswith("<svg")
+    text = cli("sparsity", "sparse-gemm", "--key", "w", "--format", "json")
+    assert rs.sparsity("sparse-gemm", key="w").to_json() == text
+    file = "examples/masks/band.smtx"
+    assert rs.sparsity(ROOT / file, block=(1, 1)).kept_blocks == rs.sparsity(str(ROOT / file)).kept_blocks
+    for wrong in [
+        lambda: rs.sparsity("block", shape=(4, 4), density=0.5),
+        lambda: rs.sparsity("2:4"),
+        lambda: rs.sparsity("unstructured", shape=(0, 4), density=0.5),
+        lambda: rs.sparsity(rs.Workload("tiny-mlp")),
+        lambda: rs.sparsity("2:4", shape=(4, 4), dtype="fp9"),
+    ]:
+        with pytest.raises(rs.InputError):
+            wrong()
+
+
+def test_every_result_shows_itself_in_a_notebook():
+    result = rs.compare("sn10", "tiny-mlp")
+    study = rs.Study("sn10", "tiny-mlp", axes={"arch.clock_ghz": [1.0, 1.25]}, metrics=["fused.time_s"])
+    pod = rs.pod("dgx-a100", rs.Workload.model("gpt2", phase="training", batch=8, seq=128), parallel="dp=8")
+    shown = [
+        (result, "<iframe"),
+        (result.fused, "<td>cycles</td>"),
+        (result.fused.sections[0], "<td>bound_by</td>"),
+        (rs.Workload("tiny-mlp").info, "<table>"),
+        (rs.explain("sn10", "tiny-mlp", "fused", progress=False), "<pre"),
+        (rs.map("sn10", "tiny-mlp"), "<pre"),
+        (rs.diff(result, result), "<pre"),
+        (rs.verify("sn10", "tiny-mlp"), "<pre"),
+        (rs.validate(only=["analytic-traffic"]), "<pre"),
+        (rs.prove("sn10", "tiny-mlp"), "<pre"),
+        (rs.sparsity("2:4", shape=(16, 16)), "<svg"),
+        (pod, "<svg"),
+        (rs.sweep(study, progress=False), "<th>fused.time_s</th>"),
+    ]
+    for value, wanted in shown:
+        assert wanted in value._repr_html_(), type(value).__name__
 
 
 def test_results_are_compared_and_mappings_shown():

@@ -1,4 +1,4 @@
-//! A workload on one chip or two, in some modes: runs, their document, ranges and page.
+//! A workload on one chip or several, in some modes: runs, their document, ranges and page.
 
 use crate::arch::{self, AnyChip, Gpu, Quality};
 use crate::compile::Compiled;
@@ -152,7 +152,7 @@ fn rounded_operands(gpu: &Gpu, workload: &Workload) -> Option<String> {
     })
 }
 
-/// The page and the layouts of a result, as files of `--out DIR`: the document with its ranges, of one chip or two.
+/// The page and the layouts of a result, as files of `--out DIR`: the document with its ranges, of one chip or several.
 ///
 /// An RDU alone has configurations, and a grid to be shown.
 pub fn page(workload: &Workload, sides: &[Ran], document: &Document, made: Made) -> Vec<File> {
@@ -190,7 +190,7 @@ pub fn add_ranges(
     for (at, ((given, sets), ran)) in files.iter().zip(sides).enumerate() {
         let template = arch::Template::take(given, sets)?;
         let known: Vec<&Override> = sets.iter().collect();
-        // Of two chips, each has draws of its own.
+        // Of several chips, each has draws of its own.
         let seed = how.seed.wrapping_add(at as u64);
         let draws = Draws::new(template.text(), &known, how.samples as usize, seed);
         sampled.push(match &ran.chip {
@@ -212,8 +212,8 @@ pub fn add_ranges(
     if let Some(first) = sampled.first() {
         uncertainty::ranges(document, first, how.seed);
     }
-    if let [first, second, ..] = &sampled[..] {
-        uncertainty::versus(document, first, second);
+    if let Some((first, others)) = sampled.split_first() {
+        uncertainty::versus(document, first, others);
     }
     Ok(())
 }

@@ -3,30 +3,28 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::input::{Fields, fields, text_of};
-use crate::report::{Document, InputsEntry};
+use crate::report::{Against, Document, InputsEntry, Side};
 use crate::workload::Workload;
 
 use super::compare::{Options, Ran};
 use super::execute::Source;
 
-/// The document of runs on one chip, or of the second beside the first, with what it was run on and how.
+/// The document of runs on one chip, or of others beside the first, with what it was run on and how.
 pub fn document(workload: &Workload, sides: &[Ran], options: &Options, seed: u64) -> Option<Document> {
-    let document = match sides {
-        [first, second, ..] => Document::versus(workload, first.side(), second.side()),
-        [only] => Document::new(only.chip.device(), workload, &only.outcomes),
-        [] => return None,
-    };
+    let (first, others) = sides.split_first()?;
+    let others: Vec<Side<'_>> = others.iter().map(Ran::side).collect();
+    let document = Document::versus(workload, first.side(), &others);
     Some(Document { inputs: Some(inputs(workload, sides, options, seed)), ..document })
 }
 
-/// The inputs of runs on one chip, or of the second beside the first.
+/// The inputs of runs on one chip, or of others beside the first.
 fn inputs(workload: &Workload, sides: &[Ran], options: &Options, seed: u64) -> InputsEntry {
     let of = |ran: &Ran| fields(ran.chip.device().text());
     InputsEntry {
         arch: sides.first().map(of).unwrap_or_default(),
         workload: fields(&workload.text),
         options: of_options(workload, options, seed),
-        against: sides.get(1).map(of),
+        against: Against(sides.iter().skip(1).map(of).collect()),
     }
 }
 

@@ -28,7 +28,7 @@ pub const TAKES: [Takes; 8] = [
     Takes { command: "compare", chips: &KINDS, others_lack: "" },
     Takes { command: "explain", chips: &KINDS, others_lack: "" },
     Takes { command: "sweep", chips: &KINDS, others_lack: "" },
-    Takes { command: "map", chips: &["rdu", "bsp"], others_lack: "places of operators" },
+    Takes { command: "map", chips: &["rdu", "bsp"], others_lack: "a placement of operators" },
     Takes { command: "verify", chips: &["rdu", "bsp"], others_lack: "a configuration that could be run on numbers" },
     Takes { command: "prove", chips: &["rdu"], others_lack: "a grid to map operators onto" },
     Takes { command: "calibrate", chips: &["rdu"], others_lack: "limits of a vendor's compiler" },

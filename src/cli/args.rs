@@ -52,8 +52,8 @@ Examples:
   # what would PMUs of other sizes do? a table; with --out DIR a plot and a page too
   rdusim compare --arch sn10 --workload gpt13b-mlp --set arch.pmu.capacity_bytes=64Ki..1Mi*2
 
-  # the same layer on a GPU beside it
-  rdusim compare --arch arch/sn40l.toml --against arch/a100.toml \\
+  # the same layer on two GPUs beside it
+  rdusim compare --arch arch/sn40l.toml --against a100 --against h100 \\
       --workload workloads/gpt13b-mlp.toml
 
   # a closed-form estimate in place of the simulation, as JSON
@@ -196,10 +196,10 @@ pub(super) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run a workload kernel by kernel and fused, and compare the two
+    /// Run a workload kernel by kernel, with epilogues and fused, and compare the three
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
-    /// Run a workload one way
+    /// Run a workload in one mode
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Show how a workload is laid out on a chip: units, buffers, routes
@@ -208,13 +208,13 @@ pub(super) enum Command {
     /// Write the workload file of a model: a preset, or `gpt` or `llama` by dimensions
     #[command(after_help = MODEL_EXAMPLES)]
     Model(ModelArgs),
-    /// Write the workload file of a model that is there: an ONNX network, a .pt2 archive, or a config.json
+    /// Write the workload file of a model file: an ONNX network, a .pt2 archive, or a config.json
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArgs),
-    /// Run the configurations on numbers and compare with a plain reference
+    /// Run configurations on numbers, and compare the results with a plain reference
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
-    /// Show the statistics of a mask: density, histograms, imbalance, bytes in each format
+    /// Show the numbers of a sparse mask: density, histograms, imbalance, bytes in each format
     #[command(after_help = SPARSITY_EXAMPLES)]
     Sparsity(SparsityArgs),
     /// Simulate published measurements, and show the errors
@@ -250,7 +250,7 @@ pub(super) enum Command {
     /// Write a file of your own that begins as a copy of one that comes with rdusim
     #[command(after_help = NEW_EXAMPLES)]
     New(NewArgs),
-    /// Train a model on many chips: stages, links, memory
+    /// Train or serve a model on many chips: stages, links, memory
     #[command(after_help = POD_EXAMPLES)]
     Pod(Box<PodArgs>),
     /// Write a certificate: how far a mapping is from what no mapping beats
@@ -269,9 +269,9 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// Chip file or built-in name of a second chip, an RDU or a GPU, to be shown beside the first
-    #[arg(long, value_name = "FILE")]
-    pub(super) against: Option<PathBuf>,
+    /// Chip file or built-in name of another chip, to be shown beside the first; may be repeated, or a list with commas
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    pub(super) against: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) shared: SharedArgs,
     #[command(flatten)]
@@ -311,7 +311,7 @@ pub(super) struct MapArgs {
     /// Seed of random masks and of the compiler's choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
-    /// Also write JSON and a picture of each section into this directory
+    /// Also write JSON, a picture of each section and a page into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     #[command(flatten)]
@@ -328,7 +328,7 @@ pub(super) struct MapArgs {
     /// Write a timeline of the event engine that Perfetto and Chrome open (JSON)
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
-    /// Simulate every event, even where the run only repeats itself: the same result, later
+    /// Simulate every event, even where the run only repeats itself: the same result, in more time
     #[arg(long)]
     pub(super) no_skip: bool,
     /// Tell on standard error how long compiling and simulating took
@@ -338,8 +338,7 @@ pub(super) struct MapArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
-    /// gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt-13b, gpt3-175b, gpt-1t, llama2-7b, llama2-70b, llama3-8b, llama3-70b, bloom-176b,
-    /// mistral-7b, falcon-40b, bert-base, bert-large, vit-base, vit-large, vit-huge, mamba2-130m, mamba2-780m, mamba2-2.7b, switch-1.6t; or gpt or llama
+    /// A preset or a published model by its name (`rdusim list` shows all), `gpt` or `llama` by dimensions, or a config.json
     #[arg(value_name = "NAME")]
     pub(super) name: String,
     /// What is done with it
@@ -397,7 +396,7 @@ pub(super) struct ModelArgs {
         help = "Store the layers' matrices as FORMAT[:GROUP]: int4, int8, fp8_e4m3, fp8_e5m2, mxfp8, mxfp4, nvfp4; GROUP elements share a scale"
     )]
     pub(super) weight_storage: Option<StorageFormat>,
-    /// Store the keys and values of the context so when decoding
+    /// Store the keys and values of the context in such a format when decoding
     #[arg(long, value_name = "FORMAT")]
     pub(super) cache_storage: Option<StorageFormat>,
     /// Quantise what the layers multiply to TYPE, a data type of 8 bits; with `:token` each row has its scale
@@ -463,7 +462,7 @@ const MAX_FLOPS: u64 = 500_000_000;
 
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// `result.json` of `--out DIR`; the grid is shown if `layout.json` lies beside it
+    /// Saved result of any command (JSON of `--out` or `--format json`); its grid and pictures are shown if `layout.json` lies beside it
     #[arg(value_name = "RESULT", required = true, num_args = 1..)]
     pub(super) results: Vec<PathBuf>,
     /// HTML file to write; without it the page goes to standard output
@@ -480,7 +479,7 @@ pub(super) struct CheckArgs {
     /// Chip file (TOML), or a built-in name
     #[arg(long, value_name = "FILE")]
     pub(super) arch: Option<PathBuf>,
-    /// Workload file (TOML)
+    /// Workload file (TOML), a built-in name, or a model (.onnx, .pt2, config.json)
     #[arg(long, value_name = "FILE")]
     pub(super) workload: Option<PathBuf>,
     #[command(flatten)]
@@ -492,7 +491,7 @@ pub(super) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SparsityArgs {
-    /// A file (.smtx, .mtx, .npy, .npz, .safetensors, or a workload .toml), or a pattern: `unstructured`, `block`,
+    /// A file (.smtx, .mtx, .npy, .npz, .safetensors), a workload (.toml, or a built-in name), or a pattern: `unstructured`, `block`,
     /// `banded`, `row_skewed`, `column_skewed`, or N:M such as `2:4`
     #[arg(value_name = "FILE|PATTERN")]
     pub(super) source: String,
@@ -526,7 +525,7 @@ pub(super) struct SparsityArgs {
     /// Seed of random masks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
-    /// Also write JSON and a picture into this directory
+    /// Also write JSON, a picture and a page into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Form of the result on standard output

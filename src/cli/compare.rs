@@ -1,7 +1,7 @@
-//! `rdusim compare` and `rdusim run`: a workload on a chip, in every mode or in one; or on two chips.
+//! `rdusim compare` and `rdusim run`: a workload on a chip, in every mode or in one; or on several chips.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::analysis::{self, Options, Ran, Source, Uncertainty};
 use crate::arch::{self, AnyChip, Chip};
@@ -25,20 +25,24 @@ use super::{configured, output, progress};
 
 /// Every mode, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
-    execute_all((&args.shared, &args.ranges), &Mode::ALL, args.against.as_deref())
+    execute_all((&args.shared, &args.ranges), &Mode::ALL, &args.against)
 }
 
 /// One mode.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    execute_all((&args.shared, &args.ranges), &[args.mode.into()], None)
+    execute_all((&args.shared, &args.ranges), &[args.mode.into()], &[])
 }
 
-fn execute_all(
-    (args, ranges): (&SharedArgs, &RangeArgs),
-    modes: &[Mode],
-    against: Option<&Path>,
-) -> Result<(), Failure> {
-    if (Asked { args, ranges, modes, against }).answered()? {
+/// Most chips beside the first: more do not fit a terminal.
+const MOST_AGAINST: usize = 5;
+
+fn execute_all((args, ranges): (&SharedArgs, &RangeArgs), modes: &[Mode], against: &[PathBuf]) -> Result<(), Failure> {
+    if against.len() > MOST_AGAINST {
+        let title =
+            format!("`--against` names {} chips, and at most {MOST_AGAINST} have room beside the first", against.len());
+        return Err(Diagnostic::new(title).with_help("compare fewer chips at a time").into());
+    }
+    if (Asked { args, ranges, modes, is_against: !against.is_empty() }).answered()? {
         return Ok(());
     }
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
@@ -60,7 +64,7 @@ fn execute_all(
             refuse_mapping_options(args, &told, &format!("docs/{kind}.md"))?;
         }
     }
-    if let Some(path) = against {
+    for path in against {
         // `--set arch.` changes the chip of `--arch` alone.
         chips.push(arch::open(path, &[])?);
     }
@@ -77,7 +81,7 @@ fn execute_all(
     if ranges.uncertainty {
         let first = (Given::from(args.arch.as_path()), &sets[..]);
         let files: Vec<(Given, &[Override])> =
-            std::iter::once(first).chain(against.map(|path| (path.into(), &[][..]))).collect();
+            std::iter::once(first).chain(against.iter().map(|path| (path.as_path().into(), &[][..]))).collect();
         let how = Uncertainty { samples: ranges.samples, seed: args.seed };
         let options = options(args, true);
         progress::watched("drawing chips", || {
@@ -107,8 +111,8 @@ fn execute_all(
         if let Some(result) = files.iter_mut().find(|file| file.name == "result.json") {
             result.bytes = json.into_bytes();
         }
-        let inputs: Vec<&Path> =
-            [args.arch.as_path()].into_iter().chain(against).chain([args.workload.as_path()]).collect();
+        let chips = std::iter::once(&args.arch).chain(against);
+        let inputs: Vec<&Path> = chips.chain([&args.workload]).map(PathBuf::as_path).collect();
         files.extend(analysis::page(&workload, &sides, &document, made(&inputs)));
         report::write(directory, &files)?;
     }

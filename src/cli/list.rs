@@ -10,6 +10,7 @@ use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::input::{self, BUILTINS, Builtin, FileKind};
 use crate::model::{EXPERT_PRESETS, MAMBA_PRESETS, PRESETS};
+use crate::report::human::whole;
 use crate::{arch, import, pod, report, workload};
 
 use super::failure::Failure;
@@ -130,7 +131,7 @@ pub(super) fn list(args: &ListArgs, cli: Command) -> Result<(), Failure> {
         let about = format!(
             "{} parameters, sequences of {} tokens ({})",
             report::count_of_parameters(preset.parameters),
-            preset.sequence,
+            whole(preset.sequence),
             preset.source
         );
         model(preset.name, about)
@@ -139,7 +140,7 @@ pub(super) fn list(args: &ListArgs, cli: Command) -> Result<(), Failure> {
         let about = format!(
             "{} parameters, sequences of up to {} tokens ({}); {}",
             report::count_of_parameters(published.parameters()),
-            published.positions(),
+            whole(published.positions()),
             published.names.join(", "),
             published.source
         );
@@ -183,9 +184,19 @@ fn entry<'p>(file: &'static Builtin, phases: &mut impl Iterator<Item = &'p Vec<P
     })
 }
 
-/// The first line of a file, which says what it holds.
+/// The first sentence of a file's head, which says what it holds; all sentences that begin on its first line.
 fn first_comment(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_owned()
+    let mut words = String::new();
+    for line in text.lines().take_while(|line| line.starts_with('#')) {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(line.trim_start_matches(['#', ' ']).trim_end());
+        if words.ends_with(['.', '?']) {
+            break;
+        }
+    }
+    words.strip_suffix('.').map(str::to_owned).unwrap_or(words)
 }
 
 /// Writes a copy of a built-in file, with a head that says what to do with it.

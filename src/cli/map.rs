@@ -48,10 +48,8 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
         write_trace(path, &chip, &workload, configurations)?;
     }
     // Files first: standard output shows a result only if everything asked for was done.
-    if let Some(directory) = &args.out {
-        report::write(directory, &report::map_files(&chip, &map)?)?;
-    }
-    output::print_as(args.format, &text)
+    let files = if args.out.is_some() { report::map_files(&chip, &map)? } else { Vec::new() };
+    output::show_with_page(args.out.as_deref(), files, &[&args.arch, &args.workload], args.format, &text)
 }
 
 /// Steps are of chips of tiles.
@@ -82,12 +80,10 @@ fn of_tiles(args: &MapArgs, chip: &Bsp, sets: &[Override]) -> Result<(), Failure
     if args.step.is_empty() {
         places.extend(map.notable().into_iter().flatten());
     }
-    if let Some(directory) = &args.out {
-        report::write(directory, &report::tile_map_files(&map, &places)?)?;
-    }
+    let files = if args.out.is_some() { report::tile_map_files(&map, &places)? } else { Vec::new() };
     let text = match args.format {
         Format::Table => report::tile_map_table(&map),
         Format::Json | Format::Csv => report::tile_map_json(&map),
     };
-    output::print_as(args.format, &text)
+    output::show_with_page(args.out.as_deref(), files, &[&args.arch, &args.workload], args.format, &text)
 }

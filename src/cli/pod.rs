@@ -73,16 +73,16 @@ pub(super) struct RequestArgs {
     /// A closed loop: so many users of all replicas, each of whom sends a request when the last one is answered
     #[arg(long, value_name = "USERS", conflicts_with = "arrivals", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(super) concurrency: Option<u64>,
-    /// Of these, how many [default: 1000]
+    /// With --arrivals or --concurrency: requests [default: 1000]
     #[arg(long, value_name = "N")]
     pub(super) requests: Option<u64>,
-    /// Of these, mean tokens of a prompt; each from half to one and a half times as many [default: 1024]
+    /// With them: mean tokens of a prompt, each from half to one and a half times as many [default: 1024]
     #[arg(long, value_name = "N")]
     pub(super) prompt_tokens: Option<u64>,
-    /// Of these, mean tokens of an answer, spread in the same way [default: 256]
+    /// With them: mean tokens of an answer, spread in the same way [default: 256]
     #[arg(long, value_name = "N")]
     pub(super) output_tokens: Option<u64>,
-    /// Of these, the seed of the generator [default: 1]
+    /// With them: seed of the generator [default: 1]
     #[arg(long, value_name = "SEED")]
     pub(super) seed: Option<u64>,
     /// Tokens whose keys and values a replica holds at most [default: what fits the fastest memory beside the weights]
@@ -98,7 +98,7 @@ pub(super) struct RequestArgs {
     /// Tokens of prompts that start in one iteration at most; a longer prompt starts alone [default: 8192]
     #[arg(long, value_name = "N", conflicts_with = "prefill_chunk")]
     pub(super) prefill_tokens: Option<u64>,
-    /// Prompts go with the tokens of requests that run, in parts of so many tokens of a pass at most, in place of alone
+    /// Mix prompts, in parts, with the tokens of running requests: a pass takes at most so many tokens
     #[arg(long, value_name = "N")]
     pub(super) prefill_chunk: Option<u64>,
 }
@@ -142,7 +142,7 @@ pub(super) struct DraftArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct PodArgs {
-    /// System file (TOML)
+    /// System file (TOML), or a built-in name (`rdusim list`)
     #[arg(value_name = "SYSTEM")]
     pub(super) system: PathBuf,
     /// Name of a model (`rdusim model --help`), or a config.json
@@ -193,11 +193,11 @@ pub(super) struct PodArgs {
     /// Layers of each stage, the first first: such as 7,8,7; in training halves too: 3,3.5,1.5 [default: equal shares]
     #[arg(long, value_name = "N,...")]
     pub(super) stage_layers: Option<String>,
-    /// Of a model with experts: how tokens fall on them: `even`, `uniform`, `zipf:A` or a file of a number an expert
+    /// Of a model with experts: how tokens fall on them: `even`, `uniform`, `zipf:A` or a file with a number for each expert
     /// [default: uniform]
     #[arg(long, value_name = "LOAD")]
     pub(super) expert_load: Option<String>,
-    /// Training: simulate every chip on its own, not a stage as one: the same result, later
+    /// Training: simulate every chip on its own, not a stage as one: the same result, in more time
     #[arg(long)]
     pub(super) flat: bool,
     #[command(flatten)]

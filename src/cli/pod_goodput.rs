@@ -11,7 +11,7 @@ pub(super) struct GoodputArgs {
     /// Mean hours between failures of a chip, with its share of host and network: says what failures leave of a run
     #[arg(long, value_name = "HOURS", requires = "checkpoint_s")]
     mtbf_h: Option<f64>,
-    /// Chips that compute longer, by a share drawn for each: `normal:DEVIATION`, `exponential:MEAN` or a file of a share a line;
+    /// Chips that compute longer, by a share drawn for each: `normal:DEVIATION`, `exponential:MEAN` or a file with a share on each line;
     /// a step takes what the slowest takes
     #[arg(long, value_name = "SHARES", conflicts_with = "search")]
     stragglers: Option<String>,

@@ -33,8 +33,8 @@ pub(super) struct Asked<'a> {
     pub(super) ranges: &'a RangeArgs,
     /// Modes that run.
     pub(super) modes: &'a [Mode],
-    /// The second chip.
-    pub(super) against: Option<&'a Path>,
+    /// Whether there are other chips.
+    pub(super) is_against: bool,
 }
 
 impl Asked<'_> {
@@ -96,7 +96,7 @@ impl Asked<'_> {
     fn refuse_options(&self) -> Result<(), Diagnostic> {
         let (args, from) = (self.args, &self.args.configuration);
         let refused = [
-            ("--against", self.against.is_some()),
+            ("--against", self.is_against),
             ("--uncertainty", self.ranges.uncertainty),
             ("--config", from.config.is_some()),
             ("--save-config", from.save_config.is_some()),

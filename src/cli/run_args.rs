@@ -59,7 +59,7 @@ pub(super) struct SharedArgs {
     /// Write a timeline of the event engine that Perfetto and Chrome open (JSON)
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
-    /// Simulate every event, even where the run only repeats itself: the same result, later
+    /// Simulate every event, even where the run only repeats itself: the same result, in more time
     #[arg(long)]
     pub(super) no_skip: bool,
     /// Print all tables, not one screen of what decides

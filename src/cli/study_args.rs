@@ -60,7 +60,7 @@ pub(super) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SweepArgs {
-    /// Study file (TOML)
+    /// Study file (TOML), or a built-in name (`rdusim list`)
     #[arg(value_name = "STUDY")]
     pub(super) study: PathBuf,
     /// Change a field of every point: arch.PATH=VALUE or workload.PATH=VALUE; may be repeated
@@ -94,7 +94,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 #[derive(Debug, Args)]
 pub(super) struct MergeArgs {
-    /// Study file (TOML), as the shards were run with
+    /// Study file (TOML) or built-in name, as the shards were run with
     #[arg(value_name = "STUDY")]
     pub(super) study: PathBuf,
     /// Directories of the shards

@@ -276,7 +276,7 @@ mod runs {
         let out = parent.path().join("new/out");
         let text = succeeds(&format!("map {TINY} --mode kbk --out {}", out.display()));
         assert!(text.contains("section 1 of 3  up") && text.contains("fullest link"), "{text}");
-        assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 13);
+        assert_eq!(std::fs::read_dir(&out).expect("the directory").count(), 15);
         for name in ["map-1-up", "map-2-gelu", "map-3-down", "map-1-up.run"] {
             assert!(std::fs::read(out.join(format!("{name}.png"))).expect(name).starts_with(b"\x89PNG"));
             assert!(std::fs::read_to_string(out.join(format!("{name}.svg"))).expect(name).starts_with("<svg "));

@@ -23,13 +23,28 @@ fn blocks(page: &str) -> Vec<(&str, &str)> {
     fenced.filter_map(|block| block.split_once('\n')).collect()
 }
 
-#[test]
-fn the_tutorial_does_what_it_shows() {
-    let page = include_str!("../../docs/tutorial.md");
+/// What a tutorial did.
+#[derive(Debug, Default)]
+struct Followed {
+    commands: usize,
+    /// Lines that were compared with what the commands print.
+    compared: usize,
+}
+
+/// Does what a page shows, in an empty directory: runs the commands of its `sh` blocks, writes a block of `json FILE` to that file, and
+/// looks for the lines of every other block in what the commands before it print.
+fn followed(name: &str) -> Followed {
+    let page = std::fs::read_to_string(Path::new("docs").join(name)).expect("a page");
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut output = String::new();
-    let (mut commands, mut compared) = (0, 0);
-    for (language, text) in blocks(page) {
+    let mut done = Followed::default();
+    for (language, text) in blocks(&page) {
+        if let Some(file) = language.strip_prefix("json ") {
+            let path = directory.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, text).expect("the directory takes files");
+            continue;
+        }
         if language == "sh" {
             output.clear();
             for line in text.lines() {
@@ -38,7 +53,7 @@ fn the_tutorial_does_what_it_shows() {
                 let (code, stdout, stderr) = rdusim(directory.path(), &words[1..]);
                 assert_eq!(code, Some(0), "{line}: {stderr}");
                 output.push_str(&stdout);
-                commands += 1;
+                done.commands += 1;
             }
             continue;
         }
@@ -50,12 +65,26 @@ fn the_tutorial_does_what_it_shows() {
                 continue;
             }
             let found = if follows { rest.next() == Some(wanted) } else { rest.any(|line| line == wanted) };
-            assert!(found, "docs/tutorial.md shows {wanted:?}, which is not (or no longer) there in:\n{output}");
+            assert!(found, "docs/{name} shows {wanted:?}, which is not (or no longer) there in:\n{output}");
             follows = true;
-            compared += 1;
+            done.compared += 1;
         }
     }
-    assert!(commands >= 10 && compared >= 10, "{commands} commands, {compared} lines");
+    done
+}
+
+#[test]
+fn the_tutorial_does_what_it_shows() {
+    let done = followed("tutorial.md");
+    assert!(done.commands >= 10 && done.compared >= 10, "{done:?}");
+}
+
+#[test]
+fn the_tutorials_by_role_do_what_they_show() {
+    for name in ["tutorial-architect.md", "tutorial-models.md", "tutorial-paper.md"] {
+        let done = followed(name);
+        assert!(done.commands >= 4 && done.compared >= 6, "{name}: {done:?}");
+    }
 }
 
 /// The README's sample is what its command prints.
@@ -84,7 +113,19 @@ fn a_file_in_the_wrong_place_is_called_by_its_name() {
     let message = refused("run --mode kbk --arch sn10 --workload arch/sn10.toml");
     assert!(message.contains("is a chip file") && message.contains("`--arch arch/sn10.toml`"), "{message}");
     let message = refused("check --arch sn40");
-    assert!(message.contains("did you mean `sn10`?") && message.contains("sn40l"), "{message}");
+    assert!(message.contains("did you mean `sn10`, `sn30` or `sn40l`?"), "{message}");
+    let message = refused("compare --arch h300 --workload tiny-mlp");
+    assert!(message.contains("did you mean `h100`, `h200` or `b300`?") && !message.contains("sn10-8"), "{message}");
+    let message = refused("pod dgx-h300 --model gpt2 --phase training --parallel tp=1");
+    assert!(message.contains("`dgx-h100`") && !message.contains("sn40l,"), "{message}");
+    let message = refused("pod sn40l --model gpt2 --phase training --parallel tp=1");
+    assert!(message.contains("is a chip file: it does not describe a system"), "{message}");
+    let message = refused("sweep nothing");
+    assert!(message.contains("built in are bound-space"), "{message}");
+    let message = refused("sweep sn10");
+    assert!(message.contains("is a chip file: it does not describe a study"), "{message}");
+    let message = refused("compare --arch launch --workload tiny-mlp");
+    assert!(message.contains("`rdusim sweep launch` runs a study"), "{message}");
     let message = refused("compare --arch sn10 --workload tiny-mlp --phase decode");
     assert!(message.contains("`--phase` is for models"), "{message}");
     let message = refused("new chip --from sn41l");

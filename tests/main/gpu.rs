@@ -96,6 +96,48 @@ fn two_chips_stand_side_by_side() {
     assert!(page.contains("A100-80GB") && page.contains("SN10"));
 }
 
+/// Of three chips each pair with the first is what it is alone, in JSON, table, CSV and page.
+#[test]
+fn several_chips_stand_side_by_side() {
+    let with = |others: &[&str]| {
+        let words: Vec<&str> = others.iter().flat_map(|other| ["--against", other]).collect();
+        json(&[&["compare", "--arch", "arch/sn10.toml", "--workload", TINY, "--format", "json"][..], &words].concat())
+    };
+    let three = with(&["a100", "h100"]);
+    assert_eq!(three, with(&["a100,h100"]));
+    let (one, other) = (with(&["a100"]), with(&["h100"]));
+    assert!(one.get("against_further").is_none() && one["inputs"].get("against_further").is_none());
+    assert_eq!((&three["runs"], &three["against"]), (&one["runs"], &one["against"]));
+    assert_eq!(three["against_further"], serde_json::json!([other["against"]]));
+    assert_eq!(three["inputs"]["against_further"], serde_json::json!([other["inputs"]["against"]]));
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().to_str().expect("a path");
+    let words = "compare --arch sn10 --against a100 --against h100 --uncertainty --samples 2 --workload";
+    let mut words: Vec<&str> = words.split(' ').chain([TINY, "--out", out]).collect();
+    let screen = stdout(&words);
+    assert!(screen.lines().count() <= 24 && screen.contains("time / SN10"), "{screen}");
+    for chip in ["SN10 fused", "A100-80GB fused", "H100-80GB fused"] {
+        assert_eq!(screen.lines().filter(|line| line.starts_with(chip) && line.ends_with('x')).count(), 1, "{screen}");
+    }
+    let page = std::fs::read_to_string(directory.path().join("report.html")).expect("the page");
+    assert!(["SN10", "A100-80GB", "H100-80GB"].iter().all(|chip| page.contains(&format!("\"title\":\"{chip}\""))));
+    let written = std::fs::read_to_string(directory.path().join("result.json")).expect("the result");
+    let written: Value = serde_json::from_str(&written).expect("JSON");
+    assert!(written["uncertainty"]["against_further"][0]["speedups"]["fused"].is_array(), "{}", written["uncertainty"]);
+    let result = directory.path().join("result.json").display().to_string();
+    let again = stdout(&["report", &result]);
+    assert!(again.contains("H100-80GB"));
+    words.push("--full");
+    let full = stdout(&words);
+    assert!(full.contains("H100-80GB\n") && full.contains("on H100-80GB"), "{full}");
+    let csv = stdout(&["compare", "--arch", "sn10", "--against", "a100,h100", "--workload", TINY, "--format", "csv"]);
+    assert_eq!(csv.lines().filter(|line| line.starts_with("H100-80GB,tiny-mlp,")).count(), 3, "{csv}");
+    let message =
+        refused(&["compare", "--arch", "sn10", "--workload", TINY, "--against", "a100,a100,a100,a100,a100,a100"]);
+    assert!(message.contains("at most 5"), "{message}");
+}
+
 #[test]
 fn the_feed_forward_block_moves_what_it_must() {
     let document = json(&["compare", "--arch", A100, "--workload", MLP, "--format", "json"]);

@@ -31,6 +31,7 @@ fn runs_are_told_on_one_screen() {
         ("run --mode fused --arch plasticine --workload workloads/tiny-mlp.toml", false),
         ("compare --arch h100 --workload workloads/llama2-7b-decode.toml --against a100", true),
         ("compare --arch h100 --workload workloads/gpt2-xl-training.toml", true),
+        ("compare --arch h100 --against a100,b200,h200,tpu-v4,gaudi3 --workload workloads/llama2-7b-decode.toml", true),
         ("compare --arch cs2 --workload workloads/llama2-7b-decode.toml --against tpu-v4", true),
         ("run --mode kbk --arch bow --workload workloads/gpt13b-mlp.toml", false),
         ("compare --arch sn10 --workload workloads/tiny-mlp.toml --against h100 --uncertainty --samples 2", true),

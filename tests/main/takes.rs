@@ -147,7 +147,10 @@ fn the_list_names_everything_that_comes_along() {
     assert_eq!(code, Some(0), "{error}");
     for line in [
         "  sn50 ",
-        "chips: rdu, bsp; others lack places of operators",
+        "systolic-128: 1 array,",
+        "at short and at long context?",
+        "8 RDUs on PCIe; pod: ",
+        "chips: rdu, bsp; others lack a placement of operators",
         "--phase training (rdu, gpu, bsp, systolic, wafer), prefill, decode, requests (rdu, gpu)",
     ] {
         assert!(out.contains(line), "{line}:\n{out}");

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::dragonfly::Dragonfly;
 use super::system::{Algorithm, Host, Level, Protocol, Scheduler, Sharding, Stack, StackKind, System, Topology};
 use rdusim_base::diagnostics::Diagnostic;
-use rdusim_base::input::{self, Count, Override, Real, Root, Source, Table};
+use rdusim_base::input::{self, Count, FileKind, Override, Real, Root, Source, Table};
 use rdusim_graph::arch::{self, AnyChip, Orchestration};
 
 /// Members of a level.
@@ -146,7 +146,7 @@ pub fn is_system(path: &Path) -> bool {
 /// # Errors
 /// What is wrong with either file, and where.
 pub fn open(path: &Path, sets: &[Override]) -> Result<System, Diagnostic> {
-    let source = Source::open(path, Root::Arch, sets)?;
+    let source = Source::open_as(path, FileKind::System, Root::Arch, sets)?;
     system(&source, |chip, span| {
         let file = input::referenced(path, chip);
         let read = arch::open(&file, &[]);

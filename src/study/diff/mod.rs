@@ -70,17 +70,22 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Fields of the inputs that differ: of the chip, the workload, the options, and the other chip.
+/// Fields of the inputs that differ: of the chip, the workload, the options, and the other chips.
 fn input_fields(a: &Inputs, b: &Inputs) -> Vec<InputChange> {
     let none = IndexMap::new();
     let against = [&a.against, &b.against].map(|fields| fields.as_ref().unwrap_or(&none));
-    [
+    let mut list = [
         fields("arch", &a.arch, &b.arch),
         fields("workload", &a.workload, &b.workload),
         fields("options", &a.options, &b.options),
         fields("against", against[0], against[1]),
     ]
-    .concat()
+    .concat();
+    for at in 0..a.against_further.len().max(b.against_further.len()) {
+        let further = [a, b].map(|of| of.against_further.get(at).unwrap_or(&none));
+        list.extend(fields(&format!("against_further[{at}]"), further[0], further[1]));
+    }
+    list
 }
 
 fn run_change(a: &Run, b: &Run) -> RunChange {

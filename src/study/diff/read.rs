@@ -29,7 +29,11 @@ pub(super) struct Inputs {
     pub(super) arch: IndexMap<String, Value>,
     pub(super) workload: IndexMap<String, Value>,
     pub(super) options: IndexMap<String, Value>,
+    /// Of the chip of `--against`.
     pub(super) against: Option<IndexMap<String, Value>>,
+    /// Of further chips.
+    #[serde(default)]
+    pub(super) against_further: Vec<IndexMap<String, Value>>,
 }
 
 /// One run.

@@ -13,7 +13,7 @@ use crate::arch::Quality;
 use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::import;
-use crate::input::{self, Given, Override, Root, Source, referenced};
+use crate::input::{self, FileKind, Given, Override, Root, Source, referenced};
 use crate::mode::Mode;
 
 use super::axis::{Axis, Change, Values};
@@ -105,7 +105,7 @@ impl Study {
         mapping: Option<Quality>,
     ) -> Result<Self, Diagnostic> {
         let source = match given {
-            Given::File(path) => Source::open(path, Root::Arch, &[])?,
+            Given::File(path) => Source::open_as(path, FileKind::Study, Root::Arch, &[])?,
             Given::Text { name, text } => Source::new(name, text, Root::Arch, &[])?,
         };
         let spec: StudySpec = source.read()?;

@@ -10,7 +10,7 @@ use crate::gpu;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::outcome::Fidelity;
-use crate::report::{Document, DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
+use crate::report::{Against, AgainstEntry, Document, DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
 use crate::study::inputs::run_all;
 use crate::systolic;
 use crate::wafer;
@@ -97,13 +97,18 @@ pub fn ranges(document: &mut Document, sampled: &Sampled, seed: u64) {
         not_varied: sampled.draws.fixed.clone(),
         speedup: over_fused(Mode::Kbk),
         speedup_over_epilogue: over_fused(Mode::Epilogue),
-        against: None,
+        against: Against::default(),
     });
 }
 
-/// Adds those of a second chip, and of its time and energy over the first's.
-pub fn versus(document: &mut Document, first: &Sampled, second: &Sampled) {
-    let (Some(uncertainty), Some(against)) = (&mut document.uncertainty, &mut document.against) else { return };
+/// Adds those of the other chips, in their order, and of their times and energies over the first's.
+pub fn versus(document: &mut Document, first: &Sampled, others: &[Sampled]) {
+    let Some(uncertainty) = &mut document.uncertainty else { return };
+    let pairs = document.against.0.iter_mut().zip(others);
+    uncertainty.against = Against(pairs.map(|(entry, other)| versus_one(entry, first, other)).collect());
+}
+
+fn versus_one(against: &mut AgainstEntry, first: &Sampled, second: &Sampled) -> VersusRanges {
     let mut versus = VersusRanges { fields: second.draws.fields.clone(), ..VersusRanges::default() };
     for (position, mode) in second.modes.iter().enumerate() {
         if let Some(run) = against.runs.iter_mut().find(|run| run.mode == mode.name()) {
@@ -117,7 +122,7 @@ pub fn versus(document: &mut Document, first: &Sampled, second: &Sampled) {
         versus.speedups.extend(ratio(|point| point.time_s).map(|range| (mode.name(), range)));
         versus.energy_ratios.extend(ratio(|point| point.energy_j).map(|range| (mode.name(), range)));
     }
-    uncertainty.against = Some(versus);
+    versus
 }
 
 impl Sampled {

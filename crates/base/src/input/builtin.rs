@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::kind::FileKind;
-use super::suggest::nearest;
+use super::suggest::all_nearest;
 use crate::diagnostics::Diagnostic;
 
 /// A file that comes with the program.
@@ -77,7 +77,7 @@ pub fn referenced(from: &Path, reference: &str) -> PathBuf {
 }
 
 /// Adds to an error about a file that cannot be read which names are built in, where the path may be meant as one.
-pub(super) fn with_names(error: Diagnostic, path: &Path, kinds: &[FileKind]) -> Diagnostic {
+pub(super) fn with_names(error: Diagnostic, path: &Path, kind: FileKind) -> Diagnostic {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     if let Some(file) = named(stem) {
         return error.with_help(format!("`{}` is built in: give this name, without folder and ending", file.name));
@@ -85,12 +85,20 @@ pub(super) fn with_names(error: Diagnostic, path: &Path, kinds: &[FileKind]) -> 
     if path.components().count() > 1 || path.extension().is_some() {
         return error;
     }
-    let names: Vec<&str> = BUILTINS.iter().filter(|file| kinds.contains(&file.kind)).map(|file| file.name).collect();
-    let names_help = format!("built in are {}; anything else is the path of a file", names.join(", "));
-    match nearest(stem, &names) {
-        Some(name) => error.with_help(format!("did you mean `{name}`? {names_help}")),
-        None => error.with_help(names_help),
+    let names: Vec<&str> = BUILTINS.iter().filter(|file| file.kind == kind).map(|file| file.name).collect();
+    if names.is_empty() {
+        return error;
     }
+    let names_help = format!("built in are {}; anything else is the path of a file", names.join(", "));
+    let near: Vec<String> = all_nearest(stem, &names).iter().map(|name| format!("`{name}`")).collect();
+    if near.is_empty() {
+        return error.with_help(names_help);
+    }
+    let meant = match near.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => near.concat(),
+    };
+    error.with_help(format!("did you mean {meant}? {names_help}"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::Root;
 use crate::diagnostics::Diagnostic;
 
 /// Keys and lists of a text at most: each takes some hundred bytes of memory once it is parsed.
@@ -89,7 +88,7 @@ impl FileKind {
         let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
         match table.get("kind").and_then(toml::Value::as_str) {
             Some("system") => return Self::System,
-            Some("rdu" | "gpu" | "bsp") => return Self::Chip,
+            Some("rdu" | "gpu" | "bsp" | "systolic" | "wafer") => return Self::Chip,
             _ => {}
         }
         match () {
@@ -103,21 +102,33 @@ impl FileKind {
     }
 }
 
-/// Refuses a file that stands where the other of chip and workload belongs.
-pub(super) fn check_place(name: &str, kind: FileKind, root: Root) -> Result<(), Diagnostic> {
-    let (wrong, wanted, flag) = match root {
-        Root::Arch => (&[FileKind::Workload, FileKind::Model][..], "an accelerator", "--workload"),
-        Root::Workload => (&[FileKind::Chip, FileKind::System][..], "an operator graph", "--arch"),
+/// Refuses a file that surely holds something else than what is `wanted` in its place.
+pub(super) fn check_place(name: &str, kind: FileKind, wanted: FileKind) -> Result<(), Diagnostic> {
+    let takes = match kind {
+        FileKind::Chip => format!("give it as `--arch {name}`: `--arch` takes a chip, `--workload` a workload"),
+        FileKind::Workload | FileKind::Model => {
+            format!("give it as `--workload {name}`: `--arch` takes a chip, `--workload` a workload")
+        }
+        FileKind::System => "`rdusim pod` takes a system, `--arch` a chip, `--workload` a workload".to_owned(),
+        FileKind::Study => format!("`rdusim sweep {name}` runs a study"),
+        FileKind::Result => format!("`rdusim report {name}` makes a page of a result"),
+        FileKind::Sections | FileKind::Configuration | FileKind::Unknown => return Ok(()),
     };
-    if !wrong.contains(&kind) {
+    // What a chip file lacks that describes a system is said at its `kind`.
+    if kind == wanted || (kind, wanted) == (FileKind::System, FileKind::Chip) {
         return Ok(());
     }
-    let title = format!("`{name}` is {}: it does not describe {wanted}", kind.described());
-    let help = match kind {
-        FileKind::System => "`rdusim pod` takes a system, `--arch` a chip, `--workload` a workload".to_owned(),
-        _ => format!("give it as `{flag} {name}`: `--arch` takes a chip, `--workload` a workload"),
+    let describes = match wanted {
+        FileKind::Chip => "an accelerator",
+        FileKind::System => "a system of chips",
+        FileKind::Study => "a study",
+        _ => "an operator graph",
     };
-    Err(Diagnostic::new(title).with_help(help))
+    let help = match wanted {
+        FileKind::System => "`rdusim pod` takes a system: `rdusim list` names those that are built in".to_owned(),
+        _ => takes,
+    };
+    Err(Diagnostic::new(format!("`{name}` is {}: it does not describe {describes}", kind.described())).with_help(help))
 }
 
 #[cfg(test)]

@@ -45,27 +45,39 @@ enum From {
     SetValue(usize),
 }
 
+/// What a file of a root holds.
+fn wanted_of(root: Root) -> FileKind {
+    match root {
+        Root::Arch => FileKind::Chip,
+        Root::Workload => FileKind::Workload,
+    }
+}
+
 impl Source {
-    /// Reads a file and applies the overrides of one root.
+    /// Reads a chip or a workload and applies the overrides of one root.
     pub fn open(path: &Path, root: Root, sets: &[Override]) -> Result<Self, Diagnostic> {
+        Self::open_as(path, wanted_of(root), root, sets)
+    }
+
+    /// Reads a file that must hold what is `wanted`, and applies the overrides of one root.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that holds something else.
+    pub fn open_as(path: &Path, wanted: FileKind, root: Root, sets: &[Override]) -> Result<Self, Diagnostic> {
         if let Some(file) = builtin(path) {
-            check_place(file.name, file.kind, root)?;
+            check_place(file.name, file.kind, wanted)?;
             return Self::new(&format!("{} (built in)", file.name), file.text, root, sets);
         }
         let name = path.display().to_string();
         let refused = |why: String| Diagnostic::new(format!("cannot read `{name}`: {why}"));
         if FileKind::of(path, "") == FileKind::Model {
-            check_place(&name, FileKind::Model, root)?;
+            check_place(&name, FileKind::Model, wanted)?;
         }
-        let kinds = match root {
-            Root::Arch => &[FileKind::Chip, FileKind::System][..],
-            Root::Workload => &[FileKind::Workload],
-        };
         let text = read_piped_text(path).map_err(|why| {
             let error = refused(format!("it {why}"));
-            if path.exists() { error } else { with_names(error, path, kinds) }
+            if path.exists() { error } else { with_names(error, path, wanted) }
         })?;
-        check_place(&name, FileKind::of(path, &text), root)?;
+        check_place(&name, FileKind::of(path, &text), wanted)?;
         Self::new(&name, &text, root, sets)
     }
 
@@ -74,7 +86,7 @@ impl Source {
         match given {
             Given::File(path) => Self::open(path, root, sets),
             Given::Text { name, text } => {
-                check_place(name, FileKind::of_toml(text), root)?;
+                check_place(name, FileKind::of_toml(text), wanted_of(root))?;
                 Self::new(name, text, root, sets)
             }
         }

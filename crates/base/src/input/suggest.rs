@@ -22,18 +22,21 @@ pub fn suggest(error: Diagnostic, wrong: &str, known: &[&str]) -> Diagnostic {
 
 /// The known name that a wrong one was probably meant to be.
 pub(super) fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
+    all_nearest(wrong, known).first().copied()
+}
+
+/// The known names that a wrong one was probably meant to be: all that are equally near, the first three of many.
+pub(super) fn all_nearest<'a>(wrong: &str, known: &[&'a str]) -> Vec<&'a str> {
+    const SHOWN: usize = 3;
     // Beyond this length nobody mistypes a name, and the distance takes quadratic time.
     if wrong.len() > 64 {
-        return None;
+        return Vec::new();
     }
     let limit = wrong.chars().count().div_ceil(3);
-    known
-        .iter()
-        .filter(|name| name.len() <= 64)
-        .map(|name| (edit_distance(wrong, name), *name))
-        .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
+    let of = known.iter().filter(|name| name.len() <= 64).map(|name| (edit_distance(wrong, name), *name));
+    let near: Vec<(usize, &str)> = of.filter(|(distance, _)| *distance <= limit).collect();
+    let least = near.iter().map(|(distance, _)| *distance).min();
+    near.into_iter().filter(|(distance, _)| Some(*distance) == least).map(|(_, name)| name).take(SHOWN).collect()
 }
 
 /// Characters inserted, deleted or replaced to turn one word into another.
@@ -61,6 +64,7 @@ mod tests {
         assert_eq!(nearest("bank", &["capacity_bytes", "banks"]), Some("banks"));
         assert_eq!(nearest("gello", &["gelu", "relu"]), Some("gelu"));
         assert_eq!(nearest("zzz", &["gelu", "relu"]), None);
+        assert_eq!(all_nearest("h300", &["a100", "h100", "h200"]), ["h100", "h200"]);
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "ab"), 2);
     }

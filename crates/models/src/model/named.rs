@@ -19,6 +19,9 @@ pub fn preset(name: &str) -> Result<(Architecture, u64), Diagnostic> {
     all().find(|preset| preset.name == name).map(|preset| (preset.architecture, preset.sequence)).ok_or_else(|| {
         let names: Vec<&str> = all().map(|preset| preset.name).collect();
         Diagnostic::new(format!("there is no model {name:?}"))
-            .with_help(format!("use one of {}, or `gpt` or `llama` with dimensions", names.join(", ")))
+            .with_help(format!(
+                "presets are {}, and `gpt` and `llama` with dimensions; `rdusim list` also names published models, and a `config.json` is one",
+                names.join(", ")
+            ))
     })
 }

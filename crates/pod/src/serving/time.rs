@@ -127,7 +127,7 @@ impl StepParts {
     /// Names and seconds, in the order of a picture.
     pub fn named(&self) -> [(&'static str, f64); 7] {
         [
-            ("computing", self.compute),
+            ("computing and memory", self.compute),
             ("tensor collectives", self.tensor_comm),
             ("transfers between stages", self.pipeline_comm),
             ("exchanges between experts", self.expert_comm),

@@ -11,7 +11,7 @@ use super::document::Document;
 use super::figures::quotient;
 use super::human::{clean, percent, shorten};
 use super::screen::Screen;
-use super::side::Side;
+use super::side::{MOST_BESIDE, Side, labels, of_mode};
 use super::summary::Compared;
 use super::uncertainty::uncertainty_in_short;
 use super::{comparable, text_table::WIDTH};
@@ -22,16 +22,24 @@ const NAME: usize = 40;
 /// What everybody wants to know of the runs of a workload, on one chip or several side by side: a screen, with the ranges of their
 /// document if it has some.
 pub fn screen_of(workload: &Workload, sides: &[Side<'_>], document: &Document) -> String {
-    let compared = Compared::new(workload, sides);
+    let is_many = sides.len() > MOST_BESIDE;
+    let last = sides.first().map_or(0, |side| side.outcomes.len().saturating_sub(1));
+    let shown = if is_many { of_mode(sides, last) } else { sides.to_vec() };
+    let compared = Compared::new(workload, &shown);
     let mut screen = Screen::default();
-    for (side, label) in sides.iter().zip(["chip      ", "against   "]) {
+    for (side, label) in sides.iter().zip(labels()) {
         screen.line(&format!("{label}{}", describe::chip_at(side.chip, compared.work.dtype)));
     }
     screen.line(&format!("workload  {}", describe::workload_as(workload, &compared.work)));
     screen.gap();
     let verdicts = compared.verdicts();
-    for (verdict, range) in &verdicts {
-        screen.sentence(verdict);
+    for (at, (verdict, range)) in verdicts.iter().enumerate() {
+        // Of many chips the table has the ratios too.
+        if is_many && at > 0 {
+            screen.spare("", verdict);
+        } else {
+            screen.sentence(verdict);
+        }
         if let Some(range) = range {
             screen.spare("  ", range);
         }
@@ -48,7 +56,12 @@ pub fn screen_of(workload: &Workload, sides: &[Side<'_>], document: &Document) -
     for side in sides {
         let of = if sides.len() > 1 { format!("{}: ", shorten(side.chip.name(), NAME)) } else { String::new() };
         if let Some(line) = side.outcomes.last().and_then(slowest) {
-            screen.sentence(&format!("{of}{line}"));
+            let line = format!("{of}{line}");
+            if is_many {
+                screen.spare("", &line);
+            } else {
+                screen.sentence(&line);
+            }
         }
     }
     if let Some(advice) = sides.first().and_then(|side| side.outcomes.last()).and_then(advice) {

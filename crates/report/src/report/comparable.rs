@@ -1,4 +1,4 @@
-//! What two chips' energies and areas have in common, and where their constants differ in kind.
+//! What the energies and areas of chips have in common, and where their constants differ in kind.
 
 use super::human::{shorten, whole};
 use super::side::Side;
@@ -52,12 +52,16 @@ pub(super) fn differences(first: &dyn Device, second: &dyn Device) -> Vec<String
     notes
 }
 
-/// The same of the sides of a report, if there are two.
+/// The same of the sides of a report: of the first and each other, each sentence once.
 pub(super) fn differences_of(sides: &[Side<'_>]) -> Vec<String> {
-    match sides {
-        [first, second] => differences(first.chip, second.chip),
-        _ => Vec::new(),
+    let Some((first, others)) = sides.split_first() else { return Vec::new() };
+    let mut notes = Vec::new();
+    for note in others.iter().flat_map(|other| differences(first.chip, other.chip)) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
+    notes
 }
 
 #[cfg(test)]

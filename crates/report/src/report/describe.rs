@@ -45,10 +45,9 @@ pub(super) fn chip_at(chip: &dyn Device, dtype: Dtype) -> String {
     let names = chip.unit_names();
     let memory = names.memory.map_or_else(String::new, |name| format!(", {} {name}", whole(chip.memory_units())));
     format!(
-        "{}: {} {}{memory}, {} {dtype}, {} {}, {} off chip ({})",
+        "{}: {}{memory}, {} {dtype}, {} {}, {} off chip ({})",
         shorten(chip.name(), MOST_NAME),
-        whole(chip.compute_units()),
-        names.compute,
+        counted(chip.compute_units() as usize, names.compute.trim_end_matches('s')),
         si_short(chip.peak_flops(dtype).unwrap_or(0.0), "FLOP/s"),
         bytes_short(chip.sram_bytes()),
         names.sram,
@@ -90,9 +89,13 @@ pub(super) fn workload_as(workload: &Workload, work: &Work) -> String {
     let executed = si(work.executed_flops as f64, "FLOP");
     let is_sparse = work.parameters != work.dense_parameters;
     let parameters = if is_sparse {
-        format!("{} of {} parameters stored", count(work.parameters), count(work.dense_parameters))
+        format!(
+            "{} of {} parameters stored",
+            count_of_parameters(work.parameters),
+            count_of_parameters(work.dense_parameters)
+        )
     } else {
-        format!("{} parameters", count(work.parameters))
+        format!("{} parameters", count_of_parameters(work.parameters))
     };
     // What is not executed lies under a causal mask, or is a pruned weight's.
     let size = match (work.executed_flops != work.dense_flops, is_causal(workload), is_sparse) {

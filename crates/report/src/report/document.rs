@@ -11,6 +11,7 @@ use rdusim_graph::arch::Device;
 use rdusim_graph::workload::Workload;
 use rdusim_outcome::Outcome;
 
+use super::against::Against;
 use super::comparable;
 use super::entries::{ArchEntry, RunEntry, WorkloadEntry};
 use super::figures::Work;
@@ -54,9 +55,9 @@ pub struct Document {
     /// Where the time goes from kernel by kernel to fused, if both ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waterfall: Option<Waterfall>,
-    /// The same workload on another chip, of `compare --against`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub against: Option<AgainstEntry>,
+    /// The same workload on other chips, of `compare --against`.
+    #[serde(flatten)]
+    pub against: Against<AgainstEntry>,
     /// How ranges were drawn, and those of ratios, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty: Option<UncertaintyEntry>,
@@ -74,9 +75,9 @@ pub struct InputsEntry {
     pub workload: BTreeMap<String, Value>,
     /// Options that change results.
     pub options: BTreeMap<String, Value>,
-    /// The chip file of `--against`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub against: Option<BTreeMap<String, Value>>,
+    /// The chip files of `--against`.
+    #[serde(flatten)]
+    pub against: Against<BTreeMap<String, Value>>,
 }
 
 /// Off-chip bytes of one run over those of another: a number, or null in JSON.
@@ -133,7 +134,7 @@ pub struct AgainstEntry {
     /// Where its time goes from kernel by kernel to fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waterfall: Option<Waterfall>,
-    /// Of each mode, this chip's time over the other's: above 1 the chip of `--arch` is faster.
+    /// Of each mode, this chip's time over that of the chip of `--arch`: above 1 the chip of `--arch` is faster.
     pub speedups: IndexMap<&'static str, f64>,
     /// Of each mode of which both gaps are known, what its entry in `speedups` can be.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
@@ -184,19 +185,26 @@ impl Document {
             speedup_notes,
             off_chip_traffic_ratio,
             waterfall,
-            against: None,
+            against: Against::default(),
             uncertainty: None,
             inputs: None,
         }
     }
 
-    /// The object for two chips: the first's as it would be alone, and the second's runs beside them.
-    pub fn versus(workload: &Workload, first: Side<'_>, second: Side<'_>) -> Self {
+    /// The object for several chips: the first's as it would be alone, and the runs of the others beside them.
+    pub fn versus(workload: &Workload, first: Side<'_>, others: &[Side<'_>]) -> Self {
         let mut document = Self::new(first.chip, workload, first.outcomes);
+        let entries = others.iter().map(|other| document.entry_of(workload, first, *other)).collect();
+        document.against = Against(entries);
+        document
+    }
+
+    /// The runs of another chip beside those of the first, which are the document's.
+    fn entry_of(&self, workload: &Workload, first: Side<'_>, second: Side<'_>) -> AgainstEntry {
         let other = Self::new(second.chip, workload, second.outcomes);
         let mut speedup_notes = other.speedup_notes;
         let (mut speedups, mut speedups_range) = (IndexMap::new(), IndexMap::new());
-        for run in &document.runs {
+        for run in &self.runs {
             let Some(same) = other.runs.iter().find(|other| other.mode == run.mode) else { continue };
             let [own, others] = [first, second].map(|side| name_of(side, run.mode));
             let of = Speedup { before: same.timed(&others), after: run.timed(&own) };
@@ -204,7 +212,7 @@ impl Document {
             speedups_range.extend(of.range().map(|range| (run.mode, range)));
             speedup_notes.extend(of.sentence());
         }
-        document.against = Some(AgainstEntry {
+        AgainstEntry {
             speedups,
             speedups_range,
             speedup_notes,
@@ -217,8 +225,7 @@ impl Document {
             off_chip_traffic_ratio: other.off_chip_traffic_ratio,
             waterfall: other.waterfall,
             not_like_for_like: comparable::differences(first.chip, second.chip),
-        });
-        document
+        }
     }
 
     /// The object as indented JSON, with a line break at the end.

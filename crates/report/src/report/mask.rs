@@ -164,13 +164,18 @@ impl<'a> MaskReport<'a> {
         table.trim_fmt()
     }
 
+    /// The picture as SVG.
+    pub fn svg(&self) -> Result<String, WriteError> {
+        MaskChart::new(&self.source, self.mask).svg().map_err(|error| WriteError::Chart("mask", error))
+    }
+
     /// `mask.json`, and the picture as SVG and PNG.
     pub fn files(&self) -> Result<Vec<File>, WriteError> {
         let chart = MaskChart::new(&self.source, self.mask);
         let failed = |error| WriteError::Chart("mask", error);
         Ok(vec![
             File { name: "mask.json".to_owned(), bytes: self.to_json().into_bytes() },
-            File { name: "mask.svg".to_owned(), bytes: chart.svg().map_err(failed)?.into_bytes() },
+            File { name: "mask.svg".to_owned(), bytes: self.svg()?.into_bytes() },
             File { name: "mask.png".to_owned(), bytes: chart.png().map_err(failed)? },
         ])
     }

@@ -3,6 +3,7 @@
 //! Nothing here looks into the simulator or the compiler: a report is a function of the chip, the workload, and the
 //! outcomes or the map of a configuration.
 
+mod against;
 mod answer;
 mod chart;
 mod comparable;
@@ -45,6 +46,7 @@ mod verify_table;
 mod waterfall;
 mod write;
 
+pub use self::against::Against;
 pub use self::answer::screen_of;
 pub use self::chart::{
     AreaChart, Chart, ChartError, Counted, Curve, CurveChart, Facet, MapChart, MaskChart, PartsChart, PlotData, Series,

@@ -31,8 +31,14 @@ const PARTS: [(&str, &str); 11] = [
     ("other", "waiting for the host"),
 ];
 
-/// What a part of a step is called.
-pub(super) fn part_name(key: &str) -> &str {
+/// What the chips' own work is called where a model is served: most of it is reading weights and caches.
+pub(super) const SERVED_WORK: &str = "computing and memory";
+
+/// What a part of a step is called; `serves`: of a step that serves.
+pub(super) fn part_name(key: &str, serves: bool) -> &str {
+    if serves && key == PARTS[0].0 {
+        return SERVED_WORK;
+    }
     PARTS.iter().find(|(known, _)| *known == key).map_or(key, |(_, name)| name)
 }
 

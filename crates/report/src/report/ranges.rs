@@ -3,6 +3,8 @@
 use indexmap::IndexMap;
 use serde::Serialize;
 
+use super::against::Against;
+
 /// Ranges of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunRanges {
@@ -50,15 +52,15 @@ pub struct UncertaintyEntry {
     /// Time of kernels with epilogues over time of fused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup_over_epilogue: Option<[f64; 2]>,
-    /// Against the second chip.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub against: Option<VersusRanges>,
+    /// Against each other chip.
+    #[serde(flatten)]
+    pub against: Against<VersusRanges>,
 }
 
-/// Ranges against a second chip, whose fields are drawn too.
+/// Ranges against another chip, whose fields are drawn too.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct VersusRanges {
-    /// Fields of the second chip's file that were drawn.
+    /// Fields of the other chip's file that were drawn.
     pub fields: Vec<String>,
     /// Its time over the first's, by mode.
     pub speedups: IndexMap<&'static str, [f64; 2]>,

@@ -38,7 +38,11 @@ const LISTS: [(&str, Option<&str>); 9] = [
     ("sections", None),
 ];
 /// Objects that are no columns: they have keys of their own for every tensor, file or point.
-const LEFT_OUT: [&str; 6] = ["by_tensor", "inputs", "waterfall", "grid", "uncertainty", "against"];
+const LEFT_OUT: [&str; 6] = ["by_tensor", "inputs", "waterfall", "grid", "uncertainty", AGAINST];
+
+/// The key of the second chip's runs; those of others stand in a list ([`Against`](super::against::Against)).
+const AGAINST: &str = "against";
+const FURTHER: &str = "against_further";
 
 /// The table of a result as `--format json` prints it.
 ///
@@ -48,8 +52,13 @@ pub fn result_csv(json: &str) -> Result<String, serde_json::Error> {
     let document: Object = serde_json::from_str(json)?;
     let mut rows = Vec::new();
     of_document(&document, &mut rows);
-    if let Some(Json::Object(against)) = document.get("against") {
-        // The same of the second chip.
+    let further = match document.get(FURTHER) {
+        Some(Json::List(further)) => &further[..],
+        _ => &[],
+    };
+    for against in document.get(AGAINST).into_iter().chain(further) {
+        // The same of each other chip.
+        let Json::Object(against) = against else { continue };
         let workload = document.get("workload").map(|workload| identity("workload", workload));
         let start = rows.len();
         of_document(against, &mut rows);

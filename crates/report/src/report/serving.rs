@@ -6,7 +6,8 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::chart::PartsChart;
-use super::human::{bytes, percent, si};
+use super::describe::counted;
+use super::human::{bytes, percent, si, whole};
 use super::pod::{self, MemoryEntry, SystemEntry, between, in_use};
 use super::screen::Screen;
 use super::serving_setup::{ServedParallelEntry, ServingSetup};
@@ -30,6 +31,7 @@ fn parts(time: &ServingTime) -> [(&'static str, &'static str, f64); 11] {
         "offload_exposed",
     ];
     let mut parts = pod::named(seconds, &rare);
+    parts[0].1 = pod::SERVED_WORK;
     if !parts[4].1.is_empty() {
         parts[4].1 = "exchanges between experts";
     }
@@ -212,8 +214,10 @@ impl ServingReport<'_> {
 ";
         let _ = write!(
             text,
-            "{} users, {} of a replica at a time, {} tokens each\n\n",
-            load.batch, load.micro_batch, load.tokens
+            "{}, {} of a replica at a time, {} tokens each\n\n",
+            counted(load.batch as usize, "user"),
+            whole(load.micro_batch),
+            whole(load.tokens)
         );
         let _ = write!(
             text,
@@ -276,8 +280,10 @@ impl ServingReport<'_> {
         let mut screen = Screen::default();
         screen.sentence(self.setup.title().trim_end());
         screen.line(&format!(
-            "{} users, {} of a replica at a time, {} tokens each",
-            load.batch, load.micro_batch, load.tokens
+            "{}, {} of a replica at a time, {} tokens each",
+            counted(load.batch as usize, "user"),
+            whole(load.micro_batch),
+            whole(load.tokens)
         ));
         screen.gap();
         screen.line(&format!(
@@ -362,7 +368,7 @@ impl ServingReport<'_> {
 
     /// Where the time of the phase goes; of a round by token, beside a step without one.
     fn chart(&self) -> PartsChart {
-        let users = format!("{} users of {} tokens", self.load.batch, self.load.tokens);
+        let users = format!("{} of {} tokens", counted(self.load.batch as usize, "user"), whole(self.load.tokens));
         let values = |parts: StepParts, tokens: f64| parts.named().map(|(_, seconds)| seconds / tokens).to_vec();
         let plain = |time: &ServingTime| values(StepParts::new(time, 0.0), 1.0);
         let (title, cases) = match &self.served.round {

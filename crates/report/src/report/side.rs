@@ -25,6 +25,19 @@ pub(super) fn named<'a>(sides: &[Side<'a>]) -> Vec<(String, &'a dyn Device, &'a 
     sides.iter().flat_map(of_side).collect()
 }
 
+/// What stands before a description of the chip of each side.
+pub(super) fn labels() -> impl Iterator<Item = &'static str> {
+    std::iter::once("chip      ").chain(std::iter::repeat("against   "))
+}
+
+/// Most chips whose runs of all modes stand side by side in a table; of more, each mode has a table of its own.
+pub(super) const MOST_BESIDE: usize = 2;
+
+/// The sides with the runs of one mode, by its place among those that ran.
+pub(super) fn of_mode<'a>(sides: &[Side<'a>], at: usize) -> Vec<Side<'a>> {
+    sides.iter().map(|side| Side { outcomes: side.outcomes.get(at..=at).unwrap_or_default(), ..*side }).collect()
+}
+
 /// What the run of a mode is called beside those of another chip.
 pub(super) fn name_of(side: Side<'_>, mode: &str) -> String {
     format!("{} {mode}", super::human::shorten(side.chip.name(), 24))

@@ -12,7 +12,7 @@ use super::figures::{Figures, Work, quotient};
 use super::gaps::{Speedup, Timed};
 use super::human::{bytes, intensity, percent, ratio, shorten, si, whole};
 use super::metrics::{ENERGY_OF_A_TOKEN, METRICS, MetricValue, RunView, metrics_of};
-use super::side::{Side, named};
+use super::side::{MOST_BESIDE, Side, named};
 use super::text_table::new_table;
 
 /// More runs side by side have two lines for what bounds them: one would be too wide.
@@ -108,7 +108,7 @@ pub(super) struct Compared<'a> {
     headers: Vec<String>,
     /// Tokens that a run handles, of a language model.
     tokens: Option<u64>,
-    /// Whether all runs are compared with the last; of two chips, each mode on the first is with the same on the second.
+    /// Whether all runs are compared with the last; of several chips, each mode on the first is with the same on each other.
     with_last: bool,
     chips: usize,
 }
@@ -133,9 +133,10 @@ impl<'a> Compared<'a> {
         if self.with_last {
             return (1..runs.len()).map(|before| (before - 1, runs.len() - 1)).collect();
         }
-        let split = runs.len() / self.chips.max(1);
-        let same = |at: usize| (split..runs.len()).find(|&other| runs[other].2.mode == runs[at].2.mode);
-        (0..split).filter_map(|at| Some((same(at)?, at))).collect()
+        let split = (runs.len() / self.chips.max(1)).max(1);
+        let mode = |at: usize| runs[at].2.mode;
+        let others = (1..self.chips).flat_map(|chip| chip * split..(chip + 1) * split).filter(|&at| at < runs.len());
+        others.filter_map(|other| Some((other, (0..split).find(|&at| mode(at) == mode(other))?))).collect()
     }
 
     /// Each pair in a sentence; and in another what its gaps leave open, where they allow another verdict.
@@ -183,10 +184,11 @@ impl<'a> Compared<'a> {
     pub(super) fn deciding(&self) -> String {
         let mut fidelities: Vec<&str> = self.runs.iter().map(|(.., run)| run.fidelity.name()).collect();
         fidelities.dedup();
-        let mut table = self.table(format!("fidelity {}", fidelities.join(", ")));
+        let first = format!("fidelity {}", fidelities.join(", "));
+        let mut rows: Vec<Vec<String>> = Vec::new();
         let [rate, _] = self.tokens.map(|tokens| token_rows(tokens, &self.figures, self.with_last)).unwrap_or_default();
         if !rate.is_empty() {
-            table.add_row(rate);
+            rows.push(rate);
         }
         for row in SUMMARY.iter().filter(|row| DECIDING.contains(&row.0) && self.is_shown(row)) {
             let mut cells = self.cells(row);
@@ -195,6 +197,33 @@ impl<'a> Compared<'a> {
                     *cell = bound_by(run).into_iter().next().unwrap_or_default();
                 }
             }
+            rows.push(cells);
+        }
+        if self.chips > MOST_BESIDE {
+            return self.by_chip(first, &rows);
+        }
+        let mut table = self.table(first);
+        for row in rows {
+            table.add_row(row);
+        }
+        table.trim_fmt()
+    }
+
+    /// Rows of figures as columns, a row for each run: what many chips have room for. The last column is the time of each over that of
+    /// the first.
+    fn by_chip(&self, first: String, rows: &[Vec<String>]) -> String {
+        let mut header = vec![first];
+        header.extend(rows.iter().map(|row| row[0].trim().to_owned()));
+        let base = self.figures.first().map_or(0.0, |run| run.time_s);
+        header.push(format!(
+            "time / {}",
+            self.runs.first().map_or(String::new(), |(_, chip, _)| shorten(chip.name(), NARROW))
+        ));
+        let mut table = new_table(header);
+        for (at, (name, ..)) in self.runs.iter().enumerate() {
+            let mut cells = vec![name.clone()];
+            cells.extend(rows.iter().map(|row| row.get(at + 1).cloned().unwrap_or_default()));
+            cells.push(ratio(self.figures[at].time_s, base));
             table.add_row(cells);
         }
         table.trim_fmt()
@@ -264,6 +293,12 @@ fn verdict(speedup: &Speedup<'_>, old: &Figures, new: &Figures) -> String {
         "no off-chip traffic any more".to_owned()
     } else if before <= 0.0 {
         format!("off-chip traffic, of which {first} has none")
+    } else if ratio(before, after) == ratio(1.0, 1.0) {
+        if before.to_bits() == after.to_bits() {
+            "the same off-chip traffic".to_owned()
+        } else {
+            "about the same off-chip traffic".to_owned()
+        }
     } else if before >= after {
         format!("{} less off-chip traffic", ratio(before, after))
     } else {

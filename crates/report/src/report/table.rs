@@ -14,7 +14,7 @@ use super::entries::{PhaseEntry, phases};
 use super::figures::{Figures, Work};
 use super::human::{bytes, clean, shorten, si, whole};
 use super::section_table::{sections, stages};
-use super::side::Side;
+use super::side::{MOST_BESIDE, Side, labels, of_mode};
 use super::summary::{Compared, NARROW, STATIC, STATIC_ASSUMED, summary};
 use super::text_table::{new_table, wrapped};
 
@@ -29,10 +29,19 @@ pub fn table(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> St
 /// The same of runs on one chip or several, side by side.
 pub fn table_of(workload: &Workload, sides: &[Side<'_>]) -> String {
     let compared = Compared::new(workload, sides);
-    let mut blocks = vec![heading(workload, &compared.work, sides), summary(&compared)];
+    let mut summaries = if sides.len() > MOST_BESIDE {
+        let modes = sides.iter().map(|side| side.outcomes.len()).max().unwrap_or_default();
+        (0..modes).map(|at| summary(&Compared::new(workload, &of_mode(sides, at)))).collect()
+    } else {
+        vec![summary(&compared)]
+    };
     if sides.iter().any(|side| comparable::is_assumed(side.chip, "energy.static_w")) {
-        blocks[1] = blocks[1].replacen(STATIC, STATIC_ASSUMED, 1);
+        for block in &mut summaries {
+            *block = block.replacen(STATIC, STATIC_ASSUMED, 1);
+        }
     }
+    let mut blocks = vec![heading(workload, &compared.work, sides)];
+    blocks.extend(summaries);
     let mut lines = Vec::new();
     for (verdict, range) in compared.verdicts() {
         lines.push(wrapped("", &verdict));
@@ -85,7 +94,7 @@ fn steps(chip: &dyn Device, outcomes: &[Outcome]) -> String {
 }
 
 fn heading(workload: &Workload, work: &Work, sides: &[Side<'_>]) -> String {
-    let chips = sides.iter().zip(["chip      ", "against   "]);
+    let chips = sides.iter().zip(labels());
     let mut lines: Vec<String> =
         chips.map(|(side, label)| wrapped(label, &describe::chip_at(side.chip, work.dtype))).collect();
     lines.push(wrapped("workload  ", &describe::workload_as(workload, work)));

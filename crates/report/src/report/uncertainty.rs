@@ -42,10 +42,10 @@ struct Range<'a> {
 
 fn ranges(document: &Document) -> Vec<Range<'_>> {
     let mut list = Vec::new();
-    let sides: [(String, &[RunEntry]); 2] = match &document.against {
-        None => [(String::new(), &document.runs), (String::new(), &[])],
-        Some(against) => [(named(&document.arch.name), &document.runs), (named(&against.arch.name), &against.runs)],
-    };
+    let others = &document.against.0;
+    let first = if others.is_empty() { String::new() } else { named(&document.arch.name) };
+    let mut sides: Vec<(String, &[RunEntry])> = vec![(first, &document.runs)];
+    sides.extend(others.iter().map(|other| (named(&other.arch.name), &other.runs[..])));
     for (chip, runs) in sides {
         let of = |run| {
             let RunEntry { mode, ranges, .. }: &RunEntry = run;
@@ -72,7 +72,7 @@ fn speedups(document: &Document) -> Vec<String> {
     for (before, range) in [("kbk", uncertainty.speedup), ("epilogue", uncertainty.speedup_over_epilogue)] {
         lines.extend(range.map(|range| format!("fused is {} times as fast as {before}", ratio(range))));
     }
-    for (versus, against) in uncertainty.against.iter().zip(&document.against) {
+    for (versus, against) in uncertainty.against.0.iter().zip(&document.against.0) {
         let (own, other) = (named(&document.arch.name), named(&against.arch.name));
         for (mode, &range) in &versus.speedups {
             lines.push(format!("{own}{mode} is {} times as fast as {other}{mode}", ratio(range)));
@@ -83,9 +83,9 @@ fn speedups(document: &Document) -> Vec<String> {
 
 /// Which chip takes how many times the energy of the other.
 fn energies(document: &Document) -> Vec<String> {
-    let versus = document.uncertainty.iter().flat_map(|uncertainty| &uncertainty.against);
+    let versus = document.uncertainty.iter().flat_map(|uncertainty| &uncertainty.against.0);
     let mut lines = Vec::new();
-    for (versus, against) in versus.zip(&document.against) {
+    for (versus, against) in versus.zip(&document.against.0) {
         let (own, other) = (named(&document.arch.name), named(&against.arch.name));
         for (mode, &range) in &versus.energy_ratios {
             let open =
@@ -98,7 +98,8 @@ fn energies(document: &Document) -> Vec<String> {
 
 /// What ranges are ranges of.
 fn drawn(uncertainty: &UncertaintyEntry) -> String {
-    let drawn = uncertainty.fields.len() + uncertainty.against.as_ref().map_or(0, |versus| versus.fields.len());
+    let of_others: usize = uncertainty.against.0.iter().map(|versus| versus.fields.len()).sum();
+    let drawn = uncertainty.fields.len() + of_others;
     let refused = match uncertainty.refused {
         0 => String::new(),
         count => format!(", {count} of them no chip on which everything runs"),

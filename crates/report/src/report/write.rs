@@ -46,11 +46,10 @@ pub fn files(chip: &dyn Device, workload: &Workload, outcomes: &[Outcome]) -> Re
     files_of(workload, &[Side { chip, outcomes }])
 }
 
-/// The same of runs on one chip, or of the second beside the first.
+/// The same of runs on one chip, or of others beside the first.
 pub fn files_of(workload: &Workload, sides: &[Side<'_>]) -> Result<Vec<File>, WriteError> {
     let json = match sides {
-        [first, second, ..] => Document::versus(workload, *first, *second).to_json(),
-        [only] => Document::new(only.chip, workload, only.outcomes).to_json(),
+        [first, others @ ..] => Document::versus(workload, *first, others).to_json(),
         [] => String::new(),
     };
     let sections = csv::sections_of(sides).map_err(|error| WriteError::Csv("sections.csv", error))?;

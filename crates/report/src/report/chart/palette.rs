@@ -26,7 +26,7 @@ pub(super) const YELLOW: Color = Color(0xf0, 0xe4, 0x42);
 /// Colours of things without a meaning of their own, in order of use.
 pub(super) const SERIES: [Color; 7] = [BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW];
 
-/// Colours of the modes in order, of the first chip and of the second.
+/// Colours of the modes in order, of the first chip and of each other.
 pub(super) const RUNS: [[Color; 3]; 2] = [[VERMILLION, GREEN, BLUE], [PURPLE, ORANGE, SKY]];
 
 /// Colours of the low and of the high end of a range.

@@ -58,7 +58,8 @@ pub(super) fn scene(workload: &Workload, sides: &[Side<'_>]) -> Scene {
     let work = Work::of(workload);
     let roofs: Vec<Roof> = sides.iter().map(|side| Roof::new(side.chip, &work, sides.len() > 1)).collect();
     let runs = named(sides);
-    let place_of = sides.iter().zip(&roofs).zip(RUNS).flat_map(|((side, roof), colors)| {
+    let colors = RUNS.into_iter().chain(std::iter::repeat(RUNS[1]));
+    let place_of = sides.iter().zip(&roofs).zip(colors).flat_map(|((side, roof), colors)| {
         side.outcomes.iter().map(move |outcome| (roof, colors[outcome.mode as usize]))
     });
     let points: Vec<Point> = runs

@@ -49,15 +49,17 @@ function card(at) {
 }
 // The same mode of the first result.
 const counterpart = (r) => r.result > 0 ? runs.find((o) => o.result === 0 && o.run.mode === r.run.mode) : undefined;
+// Something of every chip of `--against` (against.rs).
+const others = (of) => [of.against, ...of.against_further || []].filter((other) => other);
 // The range of the headline's factor, where both chips were drawn.
 function versus(r, faster) {
-  const range = (((data.results[0].document.uncertainty || {}).against || {}).speedups || {})[r.run.mode];
+  const range = ((others(data.results[0].document.uncertainty || {})[r.result - 1] || {}).speedups || {})[r.run.mode];
   return range && faster ? [1 / range[1], 1 / range[0]] : range;
 }
 function summary() {
   if (several) {
-    const r = [...runs].reverse().find((run) => counterpart(run));
-    if (r) {
+    // The last mode of every other result, in their order.
+    for (const r of data.results.flatMap((_, at) => [...runs].reverse().find((run) => run.result === at && counterpart(run)) || [])) {
       const before = counterpart(r), factor = before.run.time_s / r.run.time_s;
       const [a, b] = [titles[0], titles[r.result]];
       const faster = factor >= 1;
@@ -127,8 +129,8 @@ function figures() {
   });
   part('Figures', table(head, rows, [0]), element('p', { class: 'faint' },
     several ? `Signs say what became of the figure of ${titles[0]}: ▲ more, ▼ less, = the same.` : columns.length > 1 ? 'Bold: the better of the runs.' : ''));
-  const of = data.results.flatMap(({ document: d }) => [...d.speedup_notes || [], ...(d.against || {}).speedup_notes || [],
-    ...((d.against || {}).not_like_for_like || []).map((line) => `not like for like: ${line}`)]);
+  const of = data.results.flatMap(({ document: d }) => [...d.speedup_notes || [], ...others(d).flatMap((other) => [
+    ...other.speedup_notes || [], ...(other.not_like_for_like || []).map((line) => `not like for like: ${line}`)])]);
   const notes = [...new Set(of)].map((line) => element('li', {}, coded(line)))
     .concat(runs.flatMap((r) => r.run.notes.map((n) => element('li', {}, `${r.name}: `, coded(n)))));
   if (notes.length) part('Remarks', element('ul', {}, notes));

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::sheet::Sheet;
-use super::{checks, crossings, fleets, pods};
+use super::{checks, crossings, fleets, maps, masks, pods};
 
 /// The sheet of a result; nothing of runs of a workload, and of what is no JSON object.
 pub(super) fn read(text: &str) -> Option<Result<Sheet, String>> {
@@ -24,6 +24,9 @@ pub(super) fn read(text: &str) -> Option<Result<Sheet, String>> {
         _ if has("passed") && has("max_rel_error") => checks::verification(text),
         _ if has("passed") && has("products") => checks::verification_of_tiles(text),
         _ if has("sets") && !has("arch") => checks::validation(text),
+        _ if has("mode") && has("sections") => maps::of_grid(text),
+        _ if has("mode") && has("operators") => maps::of_tiles(text),
+        _ if has("mask_block") && has("statistics") => masks::mask(text),
         _ => return None,
     })
 }

@@ -8,6 +8,8 @@ mod crossings;
 mod fleets;
 mod kinds;
 mod layout;
+mod maps;
+mod masks;
 mod pods;
 mod points;
 mod saved;
@@ -142,15 +144,19 @@ impl Page {
         Self { made, accuracy: ACCURACY, ..Self::default() }
     }
 
-    /// Adds a result and the layouts of its runs; of two chips both, in the order of the document.
+    /// Adds a result and the layouts of its runs; of several chips all, in the order of the document.
     pub fn add(&mut self, title: &str, document: &Document, layouts: impl IntoIterator<Item = Vec<Layout>>) {
         let document = serde_json::to_value(document).expect("strings, numbers and string-keyed maps always serialise");
+        self.push_sides(title, saved::sides(document), None, layouts.into_iter().collect());
+    }
+
+    /// Adds the results of one chip or several, which are called by their chips, with the layouts of each.
+    fn push_sides(&mut self, title: &str, sides: Vec<Value>, mut made: Option<Made>, layouts: Vec<Vec<Layout>>) {
+        let several = sides.len() > 1;
         let mut layouts = layouts.into_iter();
-        let (first, second) = saved::sides(document);
-        let title = if second.is_some() { saved::chip(&first) } else { title.to_owned() };
-        self.push(&title, first, None, layouts.next().unwrap_or_default());
-        if let Some(second) = second {
-            self.push(&saved::chip(&second), second, None, layouts.next().unwrap_or_default());
+        for document in sides {
+            let title = if several { saved::chip(&document) } else { title.to_owned() };
+            self.push(&title, document, made.take(), layouts.next().unwrap_or_default());
         }
     }
 
@@ -178,13 +184,13 @@ impl Page {
             self.sheets.push(PageSheet { name: saved.title.to_owned(), sheet, made });
             return Ok(());
         }
-        let (first, second) = saved::read(saved.json).map_err(SavedError::Result)?;
-        let title = if second.is_some() { saved::chip(&first) } else { saved.title.to_owned() };
-        let (of_first, of_second) = layouts.into_iter().partition(|layout| layout.result == 0);
-        self.push(&title, first, made, of_first);
-        if let Some(second) = second {
-            self.push(&saved::chip(&second), second, None, of_second);
+        let sides = saved::read(saved.json).map_err(SavedError::Result)?;
+        let mut of_sides = vec![Vec::new(); sides.len()];
+        for layout in layouts {
+            let at = layout.result.min(sides.len() - 1);
+            of_sides[at].push(layout);
         }
+        self.push_sides(saved.title, sides, made, of_sides);
         Ok(())
     }
 

@@ -198,9 +198,10 @@ impl PhaseResult {
 
     /// The bars and tables that all steps have.
     fn fill(self, sheet: &mut Sheet) {
+        let serves = !matches!(sheet.kind, "training" | "search");
         let named = |kinds: &[(&str, f64)]| kinds.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<String>>();
         let times: Vec<(&str, f64)> =
-            self.time_s.iter().filter(|(_, s)| **s > 0.0).map(|(key, s)| (part_name(key), *s)).collect();
+            self.time_s.iter().filter(|(_, s)| **s > 0.0).map(|(key, s)| (part_name(key, serves), *s)).collect();
         sheet.bars.push(Bars {
             title: "Where the time goes".to_owned(),
             unit: "s",

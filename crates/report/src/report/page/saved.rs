@@ -44,8 +44,11 @@ const RESULT: Needs = Needs::Table(&[
     Key("speedup", Needs::Optional(&Needs::Number)),
     Key("speedup_over_epilogue", Needs::Optional(&Needs::Number)),
     Key("off_chip_traffic_ratio", Needs::Optional(&Needs::Number)),
-    Key("against", Needs::Optional(&Needs::Table(&[Key("arch", CHIP), Key("runs", Needs::List(&RUN))]))),
+    Key("against", Needs::Optional(&AGAINST)),
+    Key("against_further", Needs::Optional(&Needs::List(&AGAINST))),
 ]);
+
+const AGAINST: Needs = Needs::Table(&[Key("arch", CHIP), Key("runs", Needs::List(&RUN))]);
 
 const CHIP: Needs = Needs::Table(&[
     Key("name", Needs::Text),
@@ -170,19 +173,20 @@ fn found(value: &Value) -> &'static str {
     }
 }
 
-/// Reads a saved result; of `--against` that of the second chip too.
+/// Reads a saved result; of `--against` those of the other chips too.
 ///
 /// # Errors
 /// What is no JSON, with line and column; what is missing or of another type, with its place; a schema of another version; no runs.
-pub(super) fn read(text: &str) -> Result<(Value, Option<Value>), String> {
+pub(super) fn read(text: &str) -> Result<Vec<Value>, String> {
     let result: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     RESULT.check(&result, "")?;
     if result["schema"] != SCHEMA {
         return Err(format!("schema {}, expected {SCHEMA}", result["schema"]));
     }
-    let is_empty = |runs: &Value| runs.as_array().is_some_and(Vec::is_empty);
-    if is_empty(&result["runs"]) || is_empty(&result["against"]["runs"]) {
-        return Err("no runs, expected one or two".to_owned());
+    let is_empty = |side: &Value| side["runs"].as_array().is_some_and(Vec::is_empty);
+    let further = result["against_further"].as_array().is_some_and(|further| further.iter().any(is_empty));
+    if is_empty(&result) || is_empty(&result["against"]) || further {
+        return Err("no runs, expected one of every mode".to_owned());
     }
     if let Some(waterfall) = result.get("waterfall").filter(|waterfall| !waterfall.is_null()) {
         let waterfall: Waterfall =
@@ -192,31 +196,41 @@ pub(super) fn read(text: &str) -> Result<(Value, Option<Value>), String> {
     Ok(sides(result))
 }
 
-/// The results of both chips of a document: the page shows each as it shows a result of its own.
-pub(super) fn sides(mut first: Value) -> (Value, Option<Value>) {
-    let Some(object) = first.as_object_mut() else { return (first, None) };
+/// The results of every chip of a document, the first one first: the page shows each as it shows a result of its own.
+pub(super) fn sides(mut first: Value) -> Vec<Value> {
+    let Some(object) = first.as_object_mut() else { return vec![first] };
     // The page has the texts of the inputs, and is to be small.
     object.remove("inputs");
     for run in object.get_mut("runs").and_then(Value::as_array_mut).into_iter().flatten() {
         without_draws(run);
     }
-    let second = object.get("against").and_then(Value::as_object).cloned().map(|mut second| {
-        for run in second.get_mut("runs").and_then(Value::as_array_mut).into_iter().flatten() {
+    let further = object.get("against_further").and_then(Value::as_array).into_iter().flatten();
+    let others: Vec<Value> = object.get("against").into_iter().chain(further).cloned().collect();
+    let own: Vec<(&str, Value)> = ["schema", "workload"].map(|key| (key, object[key].clone())).into();
+    let further = object.get_mut("against_further").and_then(Value::as_array_mut).into_iter().flatten();
+    further.for_each(without_runs);
+    object.get_mut("against").into_iter().for_each(without_runs);
+    let mut sides = vec![first];
+    for mut other in others {
+        let Some(side) = other.as_object_mut() else { continue };
+        for run in side.get_mut("runs").and_then(Value::as_array_mut).into_iter().flatten() {
             without_draws(run);
         }
-        // What compares both chips stands with the first.
+        // What compares it with the first stands there.
         for key in ["speedups", "speedups_range", "speedup_notes", "not_like_for_like"] {
-            second.remove(key);
+            side.remove(key);
         }
-        for key in ["schema", "workload"] {
-            second.insert(key.to_owned(), object[key].clone());
-        }
-        Value::Object(second)
-    });
-    if let Some(against) = object.get_mut("against").and_then(Value::as_object_mut) {
+        side.extend(own.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+        sides.push(other);
+    }
+    sides
+}
+
+/// The runs of another chip stand with its own result.
+fn without_runs(against: &mut Value) {
+    if let Some(against) = against.as_object_mut() {
         against.remove("runs");
     }
-    (first, second)
 }
 
 /// Ranges stay; the draws that they are of are many.

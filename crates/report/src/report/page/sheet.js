@@ -5,8 +5,8 @@ const inUnit = (unit) => IN_UNIT[unit] || ((v) => unit.length > 1 ? `${si(v, '')
 const sheets = data.sheets.map(({ name, sheet, made }, at) => ({ ...sheet, made,
   name: data.sheets.some((other, o) => o < at && other.name === name) ? `${name} (${at + 1})` : name }));
 const manySheets = sheets.length > 1;
-// What compares with measurements or numbers says itself how near it is.
-const MEASURED = ['validation', 'verify'];
+// What compares with measurements or numbers says itself how near it is; a mask is counted.
+const MEASURED = ['validation', 'verify', 'mask'];
 // A heading of one of several results says whose it is.
 const heading = (of, title) => manySheets ? `${title}: ${of.name}` : title;
 // Of a result of the same kind, the first one.
@@ -42,7 +42,14 @@ function sheetFigures() {
 }
 
 const PICTURES = { timeline: 'Schedule', throughput: 'Throughput against speed for a user', token: 'Where a token’s time goes',
-  memory: 'Memory over time', requests: 'Requests over time', latency: 'Distribution of latencies' };
+  memory: 'Memory over time', requests: 'Requests over time', latency: 'Distribution of latencies',
+  mask: 'What the mask keeps' };
+// Pictures of a map: of a section by its number, or of a step on tiles by its name.
+function mapped(name) {
+  const [, section, rest] = name.match(/^map-(?:(\d+)-)?(.*)$/) || [];
+  if (section) return rest.endsWith('.run') ? `How the units of section ${section} spent the run` : `Section ${section} on the grid`;
+  return rest && `The tiles in ${rest.replace(/-/g, ' ')}`;
+}
 // An image runs no script and loads nothing, whatever is in the file.
 const image = (picture, title) => element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': title },
   element('img', { class: 'picture', alt: title, src: `data:image/svg+xml,${encodeURIComponent(picture.svg)}` }));
@@ -66,7 +73,7 @@ function sheetParts(of) {
   }
   for (const { title, head, rows, texts } of of.tables) if (rows.length) part(heading(of, title), table(head, rows, texts));
   for (const picture of of.pictures) {
-    const title = PICTURES[picture.name] || picture.name.replace(/-/g, ' ');
+    const title = PICTURES[picture.name] || mapped(picture.name) || picture.name.replace(/-/g, ' ');
     part(heading(of, title), image(picture, title));
   }
   if (of.remarks.length) part(heading(of, 'Remarks'), element('ul', {}, of.remarks.map((line) => element('li', {}, coded(line)))));

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// What a page shows of a result.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Sheet {
-    /// `training`, `prefill`, `decode`, `requests`, `explain`, `certificate`, `verify`, `validation`, or `search` of one that found
-    /// nothing; results of one kind are compared figure by figure.
+    /// `training`, `prefill`, `decode`, `requests`, `explain`, `certificate`, `verify`, `validation`, `map`, `tiles`, `mask`, or
+    /// `search` of one that found nothing; results of one kind are compared figure by figure.
     pub(super) kind: &'static str,
     /// What ran on what.
     pub(super) title: String,
