@@ -11,7 +11,7 @@ use super::pod::{POD_EXAMPLES, PodArgs};
 use super::prove::{self, CheckProofArgs, ProveArgs};
 use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::study_args;
-use super::validate::{CalibrateArgs, ValidateArgs};
+use super::validate::{self, CalibrateArgs, ValidateArgs};
 use super::values::{Fidelity, Format, Mapping, Mode, ModelPhase, Optimizer, Recompute, ValueType};
 use crate::model::{ActivationFormat, StorageFormat};
 
@@ -140,25 +140,6 @@ Examples:
   # a weight of a workload file
   rdusim sparsity workloads/gpt13b-mlp-sparse.toml --key w_up";
 
-const VALIDATE_EXAMPLES: &str = "\
-Examples:
-  # every published set, within the vendor's limits and with an ideal mapping
-  rdusim validate
-
-  # another calibration; CSV, JSON and pictures in results/
-  rdusim validate --set arch.vendor.stream_gb_per_s=33 --out results
-
-  # one set, as JSON
-  rdusim validate --only sn10-gemm-square --format json";
-
-const CALIBRATE_EXAMPLES: &str = "\
-Examples:
-  # fit launch time, stream rates and PCUs an operator to the sets of SN10
-  rdusim calibrate --arch arch/sn10.toml
-
-  # to one set; the residuals of the other show what was not fitted
-  rdusim calibrate --arch arch/sn10.toml --on sn10-gemm-square";
-
 const REPORT_EXAMPLES: &str = "\
 Examples:
   # a page of a result; `--out results` of compare and run writes one too
@@ -218,10 +199,10 @@ pub(super) enum Command {
     #[command(after_help = SPARSITY_EXAMPLES)]
     Sparsity(SparsityArgs),
     /// Simulate published measurements, and show the errors
-    #[command(after_help = VALIDATE_EXAMPLES)]
+    #[command(after_help = validate::VALIDATE_EXAMPLES)]
     Validate(ValidateArgs),
     /// Fit the `vendor` limits of a chip file to published measurements
-    #[command(after_help = CALIBRATE_EXAMPLES)]
+    #[command(after_help = validate::CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArgs),
     /// Say what bounds each section, and what one more of each resource would buy
     #[command(after_help = study_args::EXPLAIN_EXAMPLES)]
@@ -556,8 +537,8 @@ mod tests {
         IMPORT_EXAMPLES,
         VERIFY_EXAMPLES,
         SPARSITY_EXAMPLES,
-        VALIDATE_EXAMPLES,
-        CALIBRATE_EXAMPLES,
+        validate::VALIDATE_EXAMPLES,
+        validate::CALIBRATE_EXAMPLES,
         REPORT_EXAMPLES,
         CHECK_EXAMPLES,
         POD_EXAMPLES,

@@ -19,6 +19,25 @@ use super::failure::Failure;
 use super::values::Format;
 use super::{interrupt, output, progress};
 
+pub(super) const VALIDATE_EXAMPLES: &str = "\
+Examples:
+  # every published set, within the vendor's limits and with an ideal mapping
+  rdusim validate
+
+  # another calibration; CSV, JSON and pictures in results/
+  rdusim validate --set arch.vendor.stream_gb_per_s=33 --out results
+
+  # one set, as JSON
+  rdusim validate --only sn10-gemm-square --format json";
+
+pub(super) const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  # fit launch time, stream rates and PCUs an operator to the sets of SN10
+  rdusim calibrate --arch arch/sn10.toml
+
+  # to one set; the residuals of the other show what was not fitted
+  rdusim calibrate --arch arch/sn10.toml --on sn10-gemm-square";
+
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {
     /// Chip file (TOML) in place of the shipped one of its name; only its sets are run. With --data, a system file too

@@ -319,14 +319,6 @@ impl FleetSearch<'_> {
         }))
     }
 
-    /// Numbers of users that are tried first.
-    fn tried(&self, most: u64) -> Vec<u64> {
-        let mut list: Vec<u64> =
-            std::iter::successors(Some(1_u64), |users| Some(users * 2)).take_while(|&users| users < most).collect();
-        list.push(most);
-        list
-    }
-
     /// What is made least, of a point that was run.
     fn key(&self, of: &Operated) -> f64 {
         let replicas = self.replicas(of.chips(), of.users).unwrap_or(0) as f64;
@@ -377,7 +369,7 @@ impl FleetSearch<'_> {
                 Ok(steady(service, chunk, users, &requests[..count], &replayed))
             };
             let mut own: Vec<Operated> =
-                self.tried(alone.range.most_users).par_iter().map(|&users| run(users)).collect::<Result<_, _>>()?;
+                tried(alone.range.most_users).par_iter().map(|&users| run(users)).collect::<Result<_, _>>()?;
             // Between the last that keeps to the targets and the first that does not.
             while let Some((low, high)) = self.gap(&own) {
                 own.push(run(low.midpoint(high))?);
@@ -532,4 +524,12 @@ fn steady(service: &Service, chunk: Option<u64>, users: u64, requests: &[Request
         prompt_tokens_per_s: rate(tokens(|request| request.prompt)),
         joules_per_token: replayed.joules / replayed.tokens.max(1) as f64,
     }
+}
+
+/// Numbers of users that are tried first: powers of two, and the most.
+fn tried(most: u64) -> Vec<u64> {
+    let powers = std::iter::successors(Some(1_u64), |users| Some(users * 2));
+    let mut list: Vec<u64> = powers.take_while(|&users| users < most).collect();
+    list.push(most);
+    list
 }

@@ -58,13 +58,11 @@ impl Target {
         let (name, number) = text.split_once(':').unwrap_or(("p99", text));
         let statistic = Statistic::NAMES.iter().find(|(_, known)| known.eq_ignore_ascii_case(name.trim()));
         let most_ms = number.trim().parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms > 0.0 && *ms <= 1e9);
-        match (statistic, most_ms) {
-            (Some((statistic, _)), Some(ms)) => Ok(Self { statistic: *statistic, most_s: ms / 1e3 }),
-            _ => {
-                let title = format!("`{flag}` is {text:?}, expected STATISTIC:MILLISECONDS");
-                Err(Diagnostic::new(title).with_help(format!("mean, p50, p95 or p99, and a time: `{flag} p99:500`")))
-            }
+        if let (Some((statistic, _)), Some(ms)) = (statistic, most_ms) {
+            return Ok(Self { statistic: *statistic, most_s: ms / 1e3 });
         }
+        let title = format!("`{flag}` is {text:?}, expected STATISTIC:MILLISECONDS");
+        Err(Diagnostic::new(title).with_help(format!("mean, p50, p95 or p99, and a time: `{flag} p99:500`")))
     }
 
     /// Whether a distribution keeps to it.

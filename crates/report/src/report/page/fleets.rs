@@ -99,93 +99,7 @@ pub(super) fn fleet(text: &str) -> Result<Sheet, String> {
     if of.schema != 1 {
         return Err(format!("schema {}, this version reads 1", of.schema));
     }
-    let promised = |target: &Option<Target>, what: &str| {
-        let target = target.as_ref()?;
-        Some(format!("{what} {} within {}", target.statistic, si(target.most_s, "s")))
-    };
-    let promises: Vec<String> =
-        [promised(&of.ttft_target, "the first token's"), promised(&of.token_target, "a token's")]
-            .into_iter()
-            .flatten()
-            .collect();
-    let promises = if promises.is_empty() { "no target".to_owned() } else { promises.join(", ") };
-    let mut figures = Vec::new();
-    let (headline, verdict) = match &of.best {
-        None => ("nothing keeps to the targets".to_owned(), format!("{promises}; the nearest of each division below")),
-        Some(best) => {
-            let own = &best.replica;
-            figures.extend([
-                Figure::high("tokens a second", "tokens/s", best.tokens_per_s),
-                Figure::high("tokens a second and user", "tokens/s", own.tokens_per_s_per_user),
-                Figure::high("tokens a second and chip", "tokens/s", own.tokens_per_s_per_chip),
-                Figure::low("time to first token, mean", "s", own.ttft_s.mean),
-                Figure::low("time to first token, p99", "s", own.ttft_s.p99),
-                Figure::low("time a token, mean", "s", own.token_s.mean),
-                Figure::low("time a token, p99", "s", own.token_s.p99),
-                Figure::low(
-                    "hours of a chip a million tokens of answers",
-                    "h",
-                    own.chip_hours_per_million_tokens.answers,
-                ),
-                Figure::low("energy of a million tokens of answers", "J", own.joules_per_million_tokens.answers),
-            ]);
-            if let Some(usd) = &own.usd_per_million_tokens {
-                figures.push(Figure::low("dollars a million tokens of answers", "", usd.answers));
-                figures.push(Figure::low("dollars a million tokens of prompts", "", usd.prompts));
-            }
-            let chunk =
-                own.prefill_chunk.map_or_else(String::new, |chunk| format!(", prompts in parts of {chunk} tokens"));
-            (
-                rate(best.tokens_per_s),
-                format!(
-                    "{} of tp {} x pp {} on {}, {}{chunk}; {promises}",
-                    counted(best.dp as usize, "replica"),
-                    best.tp,
-                    best.pp,
-                    counted(best.chips as usize, "chip"),
-                    counted(best.users as usize, "user")
-                ),
-            )
-        }
-    };
-    let columns = ["tp", "pp", "replicas", "users of one", "first p99", "token p99", "a user", "a chip", "why not"];
-    let mut divisions = SheetTable::new("Divisions", &columns, &[8]);
-    for division in &of.divisions {
-        let mut row = vec![division.tp.to_string(), division.pp.to_string(), count(division.dp)];
-        match &division.replica {
-            None => row.extend(vec!["-".to_owned(); 5]),
-            Some(own) => row.extend([
-                count(own.users),
-                si(own.ttft_s.p99, "s"),
-                si(own.token_s.p99, "s"),
-                rate(own.tokens_per_s_per_user),
-                rate(own.tokens_per_s_per_chip),
-            ]),
-        }
-        row.push(division.why.clone());
-        divisions.rows.push(row);
-    }
-    let columns = ["tokens/s a user", "tokens/s a chip", "users", "tp", "pp"];
-    let mut front = SheetTable::new("Front of cost against speed, a replica", &columns, &[]);
-    for own in &of.front {
-        front.rows.push(vec![
-            rate(own.tokens_per_s_per_user),
-            rate(own.tokens_per_s_per_chip),
-            count(own.users),
-            own.tp.to_string(),
-            own.pp.to_string(),
-        ]);
-    }
-    let bars = Bars {
-        title: "Tokens a second of a chip along the front, by speed for a user".to_owned(),
-        unit: "tokens/s",
-        pieces: vec!["a chip".to_owned()],
-        rows: of
-            .front
-            .iter()
-            .map(|own| BarRow { name: rate(own.tokens_per_s_per_user), values: vec![own.tokens_per_s_per_chip] })
-            .collect(),
-    };
+    let (headline, verdict) = of.verdict();
     let searched = &of.searched;
     Ok(Sheet {
         kind: "search",
@@ -196,10 +110,115 @@ pub(super) fn fleet(text: &str) -> Result<Sheet, String> {
             "Looked for: {}; stack {}; {} divisions, {} simulated at {} points.",
             of.objective, of.stack, searched.divisions, searched.simulated, searched.points
         )],
-        figures,
-        bars: vec![bars],
-        tables: vec![divisions, front],
+        figures: of.best.as_ref().map(Best::figures).unwrap_or_default(),
+        bars: vec![of.bars()],
+        tables: vec![of.table(), of.front_table()],
         remarks: of.notes,
         ..Sheet::default()
     })
+}
+
+impl Found {
+    /// What was promised, in words.
+    fn promises(&self) -> String {
+        let promised = |target: &Option<Target>, what: &str| {
+            let target = target.as_ref()?;
+            Some(format!("{what} {} within {}", target.statistic, si(target.most_s, "s")))
+        };
+        let all = [promised(&self.ttft_target, "the first token's"), promised(&self.token_target, "a token's")];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        if all.is_empty() { "no target".to_owned() } else { all.join(", ") }
+    }
+
+    /// A headline and a sentence.
+    fn verdict(&self) -> (String, String) {
+        let promises = self.promises();
+        let Some(best) = &self.best else {
+            let verdict = format!("{promises}; the nearest of each division below");
+            return ("nothing keeps to the targets".to_owned(), verdict);
+        };
+        let chunk = best
+            .replica
+            .prefill_chunk
+            .map_or_else(String::new, |chunk| format!(", prompts in parts of {chunk} tokens"));
+        let verdict = format!(
+            "{} of tp {} x pp {} on {}, {}{chunk}; {promises}",
+            counted(best.dp as usize, "replica"),
+            best.tp,
+            best.pp,
+            counted(best.chips as usize, "chip"),
+            counted(best.users as usize, "user")
+        );
+        (rate(best.tokens_per_s), verdict)
+    }
+
+    fn table(&self) -> SheetTable {
+        let columns = ["tp", "pp", "replicas", "users of one", "first p99", "token p99", "a user", "a chip", "why not"];
+        let mut table = SheetTable::new("Divisions", &columns, &[8]);
+        for division in &self.divisions {
+            let mut row = vec![division.tp.to_string(), division.pp.to_string(), count(division.dp)];
+            match &division.replica {
+                None => row.extend(vec!["-".to_owned(); 5]),
+                Some(own) => row.extend([
+                    count(own.users),
+                    si(own.ttft_s.p99, "s"),
+                    si(own.token_s.p99, "s"),
+                    rate(own.tokens_per_s_per_user),
+                    rate(own.tokens_per_s_per_chip),
+                ]),
+            }
+            row.push(division.why.clone());
+            table.rows.push(row);
+        }
+        table
+    }
+
+    fn front_table(&self) -> SheetTable {
+        let columns = ["tokens/s a user", "tokens/s a chip", "users", "tp", "pp"];
+        let mut front = SheetTable::new("Front of cost against speed, a replica", &columns, &[]);
+        for own in &self.front {
+            front.rows.push(vec![
+                rate(own.tokens_per_s_per_user),
+                rate(own.tokens_per_s_per_chip),
+                count(own.users),
+                own.tp.to_string(),
+                own.pp.to_string(),
+            ]);
+        }
+        front
+    }
+
+    fn bars(&self) -> Bars {
+        let row =
+            |own: &Point| BarRow { name: rate(own.tokens_per_s_per_user), values: vec![own.tokens_per_s_per_chip] };
+        Bars {
+            title: "Tokens a second of a chip along the front, by speed for a user".to_owned(),
+            unit: "tokens/s",
+            pieces: vec!["a chip".to_owned()],
+            rows: self.front.iter().map(row).collect(),
+        }
+    }
+}
+
+impl Best {
+    fn figures(&self) -> Vec<Figure> {
+        let own = &self.replica;
+        let hours = own.chip_hours_per_million_tokens.answers;
+        let mut figures = vec![
+            Figure::high("tokens a second", "tokens/s", self.tokens_per_s),
+            Figure::high("tokens a second and user", "tokens/s", own.tokens_per_s_per_user),
+            Figure::high("tokens a second and chip", "tokens/s", own.tokens_per_s_per_chip),
+            Figure::low("time to first token, mean", "s", own.ttft_s.mean),
+            Figure::low("time to first token, p99", "s", own.ttft_s.p99),
+            Figure::low("time a token, mean", "s", own.token_s.mean),
+            Figure::low("time a token, p99", "s", own.token_s.p99),
+            Figure::low("hours of a chip a million tokens of answers", "h", hours),
+            Figure::low("energy of a million tokens of answers", "J", own.joules_per_million_tokens.answers),
+        ];
+        if let Some(usd) = &own.usd_per_million_tokens {
+            figures.push(Figure::low("dollars a million tokens of answers", "", usd.answers));
+            figures.push(Figure::low("dollars a million tokens of prompts", "", usd.prompts));
+        }
+        figures
+    }
 }
