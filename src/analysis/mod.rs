@@ -19,7 +19,7 @@ mod takes;
 mod validate;
 mod verify;
 
-pub use break_even::{BreakEven, BreakEvenRequest, break_even};
+pub use break_even::{AxisRequest, BreakEven, BreakEvenRequest, PodBreakEvenRequest, break_even, break_even_of_pods};
 pub use compare::{Options, Ran, Uncertainty, add_ranges, page};
 pub use execute::{Execution, Source, Stage, configurations, execute, graph_on, refuse_models};
 pub use failure::Failure;

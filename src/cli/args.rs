@@ -528,7 +528,8 @@ mod tests {
 
     use super::*;
 
-    const ALL_EXAMPLES: [&str; 15] = [
+    const ALL_EXAMPLES: [&str; 16] = [
+        break_even::BREAK_EVEN_EXAMPLES,
         EXAMPLES,
         COMPARE_EXAMPLES,
         RUN_EXAMPLES,

@@ -40,8 +40,8 @@ Examples:
   rdusim pod arch/systems/dgx-a100.toml --model llama3-8b --phase requests \\
       --parallel tp=1 --batch 32 --arrivals 4
 
-  # the cheapest way to serve Llama-3.3-70B on up to 64 GPUs, the first token within 500 ms and each further one within 30
-  rdusim pod dgx-h100 --model llama3.3-70b --phase requests --search --objective cost --chips 1..64 \\
+  # the cheapest fleet for Llama-3-70B on up to 64 GPUs: first token in 500 ms, others in 30
+  rdusim pod dgx-h100 --model llama3-70b --phase requests --search --objective cost --chips 1..64 \\
       --ttft-ms p99:500 --tpot-ms p99:30 --usd-per-chip-hour 2.5
 
   # Llama-3-8B drafts four tokens at a time for Llama-3-70B, three in four of which it accepts

@@ -18,6 +18,20 @@ pub struct Measured {
     pub least_s: f64,
     /// What bounds most of it.
     pub bound_by: String,
+    /// Dollars for each of these seconds, of all chips; `None` where time itself is compared.
+    pub usd_per_s: Option<f64>,
+}
+
+impl Measured {
+    /// What is compared: dollars where seconds have a price, else seconds.
+    fn cost(&self, seconds: f64) -> f64 {
+        seconds * self.usd_per_s.unwrap_or(1.0)
+    }
+
+    /// Dollars, where seconds have a price.
+    pub fn usd(&self) -> Option<f64> {
+        self.usd_per_s.map(|usd| usd * self.seconds)
+    }
 }
 
 /// Both chips at a value of the axis.
@@ -32,14 +46,17 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// How many times as fast the first is.
+    /// How many times as fast, or as cheap, the first is.
     pub fn ratio(&self) -> f64 {
-        self.second.seconds / self.first.seconds
+        let (first, second) = (&self.first, &self.second);
+        second.cost(second.seconds) / first.cost(first.seconds)
     }
 
     /// The least and the most that better mappings of either would make of it.
     pub fn ratio_range(&self) -> (f64, f64) {
-        (self.second.least_s / self.first.seconds, self.second.seconds / self.first.least_s)
+        let (first, second) = (&self.first, &self.second);
+        let [least, most] = [(second.least_s, first.seconds), (second.seconds, first.least_s)];
+        (second.cost(least.0) / first.cost(least.1), second.cost(most.0) / first.cost(most.1))
     }
 
     /// Better mappings would not turn the verdict.
@@ -167,13 +184,15 @@ impl Axis<'_> {
         let faster = |of: &Compared| {
             let (name, other) = if of.first_wins() { (first, second) } else { (second, first) };
             let ratio = of.ratio().max(of.ratio().recip());
-            format!("{name} is {ratio:.3} times as fast as {other}")
+            let how = if of.first.usd_per_s.is_some() { "cheap" } else { "fast" };
+            format!("{name} is {ratio:.3} times as {how} as {other}")
         };
         let (Some((a, b)), Some(value), Some((least, most))) = (bracket, value, range) else {
             let (Some(low), Some(high)) = (points.first(), points.last()) else { return "nothing was run".to_owned() };
             let name = if low.first_wins() { first } else { second };
+            let how = if low.first.usd_per_s.is_some() { "cheaper" } else { "faster" };
             return format!(
-                "{name} is the faster at all {} values that were run: at {} {}, at {} {}",
+                "{name} is the {how} at all {} values that were run: at {} {}, at {} {}",
                 points.len(),
                 figure(low.at),
                 faster(low),
@@ -184,8 +203,9 @@ impl Axis<'_> {
         let (low, high) = if a.at <= b.at { (a, b) } else { (b, a) };
         let bounds =
             |of: &Compared| format!("{first} bound by {}, {second} by {}", of.first.bound_by, of.second.bound_by);
+        let same = if low.first.usd_per_s.is_some() { "cost as much" } else { "take as long" };
         let mut why = format!(
-            "at {} = {} both take as long: below it {} ({} at {}), above it {} ({} at {})",
+            "at {} = {} both {same}: below it {} ({} at {}), above it {} ({} at {})",
             self.path,
             figure(value),
             if low.first_wins() { first } else { second },
@@ -195,7 +215,9 @@ impl Axis<'_> {
             bounds(high),
             figure(high.at)
         );
-        let _ = write!(why, "; better mappings could put it anywhere from {} to {}", figure(least), figure(most));
+        let has_gap = |of: &Compared| [&of.first, &of.second].iter().any(|side| side.least_s < side.seconds);
+        let how = if points.iter().any(has_gap) { "better mappings could put it" } else { "it lies" };
+        let _ = write!(why, "; {how} anywhere from {} to {}", figure(least), figure(most));
         if points.windows(2).filter(|pair| pair[0].first_wins() != pair[1].first_wins()).count() > 1 {
             why += "; the verdict turns more than once: this is the crossing next to the first end";
         }
@@ -221,7 +243,7 @@ mod tests {
     }
 
     fn measured(seconds: f64, gap: f64) -> Measured {
-        Measured { seconds, least_s: seconds / (1.0 + gap), bound_by: "memory".to_owned() }
+        Measured { seconds, least_s: seconds / (1.0 + gap), bound_by: "memory".to_owned(), usd_per_s: None }
     }
 
     /// A takes 100 / x seconds, B takes 4: they cross at 25.
@@ -251,6 +273,18 @@ mod tests {
         assert!(width(&sure) < 0.3 && width(&open) > 3.0, "{:?} {:?}", sure.range, open.range);
         // With mappings 20 % from the best, A may already win from 100 / 25 / 1.2 on.
         assert!(open.range.unwrap().0 <= 25.0 / 1.2);
+    }
+
+    #[test]
+    fn a_price_moves_the_crossing_of_times_to_that_of_dollars() {
+        // A takes 10 s at x dollars a second, B 4 s at 5 dollars: 2 dollars a second for A.
+        let found = crossing::<()>(&axis(0.5, 50.0, false), &mut |at| {
+            let priced = |seconds: f64, usd: f64| Measured { usd_per_s: Some(usd), ..measured(seconds, 0.0) };
+            Ok(Compared { at, first: priced(10.0, at), second: priced(4.0, 5.0) })
+        })
+        .unwrap();
+        assert!((found.value.unwrap() - 2.0).abs() < 0.01, "{found:?}");
+        assert!(found.why.contains("cost as much"), "{}", found.why);
     }
 
     #[test]

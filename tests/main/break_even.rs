@@ -70,6 +70,38 @@ fn a_break_even_is_told_in_words_and_drawn() {
     }
 }
 
+/// Seconds a token of a batch on eight chips.
+fn token_s(system: &str, batch: u64) -> f64 {
+    let of = answered(&format!(
+        "pod {system} --model llama3-8b --phase decode --parallel tp=2 --batch {batch} --seq 1024 --stack serving --format json"
+    ));
+    of["token_s"].as_f64().expect("a time")
+}
+
+#[test]
+fn systems_break_even_at_the_price_that_makes_tokens_cost_as_much() {
+    let of = "break-even --arch dgx-h100 --against dgx-a100 --model llama3-8b --parallel tp=2 --seq 1024 --stack serving \
+              --against-stack serving";
+    let found = answered(&format!(
+        "{of} --batch 16 --axis price --from 0.5 --to 20 --against-usd-per-chip-hour 1.5 --format json"
+    ));
+    // By hand: as many chips on both sides, so that prices are as the times.
+    let expected = 1.5 * token_s("dgx-a100", 16) / token_s("dgx-h100", 16);
+    let value = found["value"].as_f64().expect("a price");
+    assert!((value / expected - 1.0).abs() < 0.01, "{value}, expected {expected}");
+    let first = &found["points"][0]["first"];
+    let usd = first["time_s"].as_f64().unwrap() * 2.0 * 0.5 / 3600.0;
+    assert!((first["usd"].as_f64().unwrap() / usd - 1.0).abs() < 1e-9, "{first}");
+    // The H100 is the faster for any number of users.
+    let found = answered(&format!("{of} --axis batch --from 1 --to 64 --format json"));
+    assert!(found["value"].is_null() && found["why"].as_str().unwrap().contains("DGX-H100 is the faster"), "{found}");
+    for point in found["points"].as_array().unwrap() {
+        let at = point["value"].as_f64().unwrap() as u64;
+        let expected = token_s("dgx-h100", at);
+        assert!((point["first"]["time_s"].as_f64().unwrap() / expected - 1.0).abs() < 1e-9, "{point}");
+    }
+}
+
 #[test]
 fn what_is_no_axis_is_refused() {
     let of = "break-even --arch sn10 --against a100 --workload tiny-mlp";
@@ -77,7 +109,22 @@ fn what_is_no_axis_is_refused() {
         (format!("{of} --axis arch.nothing --from 1 --to 2"), "nothing"),
         (format!("{of} --axis workload.dims.tokens --from many --to 2"), "expected a number"),
         (format!("{of} --axis workload.dims.tokens --from 64 --to 64"), "are both"),
-        (format!("{of} --axis tokens --from 1 --to 2"), "tokens"),
+        (format!("{of} --axis tokens --from 1 --to 2"), "no field of a chip or of a workload"),
+        (format!("{of} --axis price --from 1 --to 2"), "--against-usd-per-chip-hour"),
+        (format!("{of} --axis price --from 0 --to 2 --against-usd-per-chip-hour 1"), "expected above 0"),
+        (
+            format!("{of} --axis workload.dims.tokens --from 1 --to 2 --against-usd-per-chip-hour 1"),
+            "--usd-per-chip-hour",
+        ),
+        (
+            "break-even --arch dgx-h100 --against dgx-a100 --model llama3-8b --axis workload.x --from 1 --to 2"
+                .to_owned(),
+            "which no system has",
+        ),
+        (
+            "break-even --arch dgx-h100 --against dgx-a100 --model llama3-8b --axis batch --from 1.5 --to 2".to_owned(),
+            "whole numbers",
+        ),
     ] {
         let (code, stdout, stderr) = command(&words);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{words}: {stderr}");

@@ -234,7 +234,7 @@ impl FleetReport<'_> {
             return "No division keeps to the targets; the nearest of each and what it breaks:".to_owned();
         };
         let price = best.usd_per_million_tokens(&self.search.price).map_or_else(
-            || format!("{} of a chip a million tokens", si(hours_per_million(best.chip_s_per_token()), "h")),
+            || format!("{:.3} hours of a chip a million tokens", hours_per_million(best.chip_s_per_token())),
             |usd| format!("{usd:.3} dollars a million tokens of answers"),
         );
         let what = match self.search.objective {

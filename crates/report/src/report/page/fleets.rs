@@ -212,7 +212,7 @@ impl Best {
             Figure::low("time to first token, p99", "s", own.ttft_s.p99),
             Figure::low("time a token, mean", "s", own.token_s.mean),
             Figure::low("time a token, p99", "s", own.token_s.p99),
-            Figure::low("hours of a chip a million tokens of answers", "h", hours),
+            Figure::low("hours of a chip a million tokens of answers", "", hours),
             Figure::low("energy of a million tokens of answers", "J", own.joules_per_million_tokens.answers),
         ];
         if let Some(usd) = &own.usd_per_million_tokens {
