@@ -44,7 +44,7 @@ pub(super) struct ChipRange {
 
 /// Reads a range of chips.
 fn chip_range(text: &str) -> Result<ChipRange, String> {
-    let count = |text: &str| text.trim().parse::<u64>().ok().filter(|&count| count > 0);
+    let count = |text: &str| text.trim().parse::<u64>().ok();
     let (least, most) =
         text.split_once("..").map_or((Some(1), count(text)), |(least, most)| (count(least), count(most)));
     match (least, most) {
