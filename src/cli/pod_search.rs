@@ -45,8 +45,10 @@ pub(super) struct ChipRange {
 /// Reads a range of chips.
 fn chip_range(text: &str) -> Result<ChipRange, String> {
     let count = |text: &str| text.trim().parse::<u64>().ok();
-    let (least, most) =
-        text.split_once("..").map_or((Some(1), count(text)), |(least, most)| (count(least), count(most)));
+    let (least, most) = text.split_once("..").map_or_else(
+        || (count(text).map(|most| most.min(1)), count(text)),
+        |(least, most)| (count(least), count(most)),
+    );
     match (least, most) {
         (Some(least), Some(most)) if least <= most => Ok(ChipRange { least, most }),
         _ => Err("expected a count of chips, or FEWEST..MOST such as 1..64".to_owned()),
