@@ -15,10 +15,10 @@ use crate::mode::Mode;
 use crate::model::Phase;
 use crate::outcome::Outcome;
 use crate::pod::{Price, Served};
-use crate::report::human::si;
+use crate::report::human::{plain, si};
 use crate::report::screen::Screen;
 use crate::report::{Curve, CurveChart};
-use crate::study::break_even::{Axis, Compared, Crossing, Measured, crossing, figure};
+use crate::study::break_even::{Axis, Compared, Crossing, Measured, crossing};
 use crate::workload::Workload;
 
 /// The axis along which two answers are compared, and what their seconds cost.
@@ -38,11 +38,11 @@ pub struct AxisRequest<'a> {
 pub struct BreakEvenRequest<'a> {
     /// The chip whose field may be the axis.
     pub arch: &'a Path,
-    /// The other one.
+    /// The chip that it is compared with, as its file says.
     pub against: &'a Path,
     /// Overrides of both the first chip's file and the workload's.
     pub sets: &'a [Override],
-    /// Along what.
+    /// The axis, its ends and the prices.
     pub along: AxisRequest<'a>,
     /// The mode in which both run.
     pub mode: Mode,
@@ -57,16 +57,16 @@ pub struct BreakEvenRequest<'a> {
 pub struct PodBreakEvenRequest<'a> {
     /// The system whose field may be the axis.
     pub first: ServingRequest<'a>,
-    /// The other one.
+    /// The system that it is compared with, as its file says.
     pub second: ServingRequest<'a>,
-    /// Along what.
+    /// The axis, its ends and the prices.
     pub along: AxisRequest<'a>,
 }
 
 /// The crossing and the names of both sides.
 #[derive(Debug)]
 pub struct BreakEven {
-    /// Names of both.
+    /// Names of both chips or systems, the one whose field may be the axis first.
     pub names: [String; 2],
     /// Name of the workload or model.
     pub workload: String,
@@ -74,7 +74,7 @@ pub struct BreakEven {
     pub axis: String,
     /// The mode in which chips ran, or the phase of pods.
     pub mode: &'static str,
-    /// What was found.
+    /// Where the verdict turns, and every point.
     pub crossing: Crossing,
 }
 
@@ -354,11 +354,11 @@ impl BreakEven {
         screen.line("");
         let found = self.crossing.value.map_or_else(
             || format!("no break-even along {}", self.axis),
-            |value| format!("break-even at {} = {}", self.axis, figure(value)),
+            |value| format!("break-even at {} = {}", self.axis, plain(value)),
         );
         screen.sentence(&match self.crossing.range {
             Some((least, most)) => {
-                format!("{found} (from {} to {})", figure(least), figure(most))
+                format!("{found} (from {} to {})", plain(least), plain(most))
             }
             None => found,
         });
@@ -369,7 +369,7 @@ impl BreakEven {
             let _ = writeln!(text, "\n{:>14} {first:>13} {second:>13} {:>9}", "value", "speed-up");
             for of in &self.crossing.points {
                 let times = [of.first.seconds, of.second.seconds].map(|seconds| si(seconds, "s"));
-                let _ = writeln!(text, "{:>14} {:>13} {:>13} {:>9.3}", figure(of.at), times[0], times[1], of.ratio());
+                let _ = writeln!(text, "{:>14} {:>13} {:>13} {:>9.3}", plain(of.at), times[0], times[1], of.ratio());
             }
         }
         text

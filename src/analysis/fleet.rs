@@ -2,28 +2,18 @@
 
 use super::serving::{Opened, ServingRequest, opened};
 use crate::diagnostics::Diagnostic;
-use crate::pod::{self, Arrivals, FleetObjective, FleetSearch, Policy, Price, Targets};
+use crate::pod::{self, FleetAsked, FleetSearch, Policy};
 use crate::report::FleetReport;
 
-/// What is searched.
+/// A search for a fleet, as a user asks for it.
 #[derive(Debug, Clone)]
 pub struct FleetRequest<'a> {
     /// Model and system; tp and pp that its `parallel` gives, which may be empty, are fixed.
     pub serving: ServingRequest<'a>,
     /// Fewest and most chips; all that the system can have if not given.
     pub chips: Option<(u64, u64)>,
-    /// Users of all replicas that must be served at one time.
-    pub users: Option<u64>,
-    /// Lengths of prompts and answers.
-    pub lengths: Arrivals,
-    /// What loops run under; its users are the most of a replica, 0 for as many as are tried by default.
-    pub policy: Policy,
-    /// What is looked for.
-    pub objective: FleetObjective,
-    /// What users are promised.
-    pub targets: Targets,
-    /// What chips and energy cost.
-    pub price: Price,
+    /// What the fleet has to do; users of its policy 0 for as many as are tried by default.
+    pub asked: FleetAsked,
 }
 
 /// Searches, and hands the result to `then`; `noted` hears what was chosen for the caller.
@@ -47,7 +37,8 @@ pub fn fleet<T>(
         return Err(Diagnostic::new(title).with_help("tp and pp can; replicas follow from `--chips`"));
     }
     // The longest request decides what positions a model needs.
-    let longest = request.lengths.prompt * 3 / 2 + request.lengths.output * 3 / 2;
+    let longest = |mean: u64| mean.saturating_add(mean / 2);
+    let longest = longest(request.asked.lengths.prompt).saturating_add(longest(request.asked.lengths.output));
     let parallel = if given.is_empty() { "tp=1" } else { request.serving.parallel };
     let serving = ServingRequest { parallel, sequence: Some(longest), ..request.serving.clone() };
     let Opened { system, stack, service, speculation, .. } = opened(&serving, noted)?;
@@ -56,7 +47,9 @@ pub fn fleet<T>(
         noted(&format!("no `--chips`: {most}, the most that {} can have", system.name));
         (1, most)
     });
-    let users = if request.policy.users == 0 { pod::most_users(&system) } else { request.policy.users };
+    let policy = request.asked.policy;
+    let users = if policy.users == 0 { pod::most_users(&system) } else { policy.users };
+    let policy = Policy { users, ..policy }.under(&stack, 1);
     let fixed = |key: &str, of: u64| given.contains(&key).then_some(of);
     let search = FleetSearch {
         system: &system,
@@ -66,12 +59,7 @@ pub fn fleet<T>(
         tp: fixed("tp", service.parallel.tp),
         pp: fixed("pp", service.parallel.pp),
         chips,
-        users: request.users,
-        lengths: request.lengths,
-        policy: Policy { users, ..request.policy }.under(&stack, 1),
-        objective: request.objective,
-        targets: request.targets,
-        price: request.price,
+        asked: FleetAsked { policy, ..request.asked },
     };
     let found = pod::fleet(&search)?;
     Ok(then(&FleetReport { search: &search, fleet: &found }))

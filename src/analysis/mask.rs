@@ -150,7 +150,7 @@ fn drawn(request: &MaskRequest<'_>) -> Result<BlockMask, Diagnostic> {
     Ok(mask)
 }
 
-/// `N:M`.
+/// The pattern that `N:M` names: of every M elements of a column in a row, N are kept.
 fn group(word: &str) -> Option<Pattern> {
     let (n, m) = word.split_once(':')?;
     let (n, m) = (n.parse().ok()?, m.parse().ok()?);

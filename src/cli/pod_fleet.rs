@@ -9,7 +9,7 @@ use crate::analysis::{self, FleetRequest};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::model::Phase;
-use crate::pod::{Arrivals, FleetObjective, Policy};
+use crate::pod::{Arrivals, FleetAsked, FleetObjective, Policy};
 use crate::report::File;
 
 /// What is looked for.
@@ -55,27 +55,29 @@ pub(super) fn search(args: &PodArgs) -> Result<(), Failure> {
     let asked = FleetRequest {
         serving: request(args, &sets, Phase::Decode),
         chips: args.search_args.chips.map(|range| (range.least, range.most)),
-        users: of.concurrency,
-        lengths: Arrivals {
-            // Times of arrival and their number have no meaning in loops.
-            per_s: 1.0,
-            count: 1,
-            prompt: of.prompt_tokens.unwrap_or(1024),
-            output: of.output_tokens.unwrap_or(256),
-            seed: of.seed.unwrap_or(1),
+        asked: FleetAsked {
+            users: of.concurrency,
+            lengths: Arrivals {
+                // Neither has a meaning in loops.
+                per_s: 1.0,
+                count: 1,
+                prompt: of.prompt_tokens.unwrap_or(1024),
+                output: of.output_tokens.unwrap_or(256),
+                seed: of.seed.unwrap_or(1),
+            },
+            policy: Policy {
+                users: args.batch.unwrap_or(0),
+                kv_tokens: of.kv_tokens,
+                prefill_tokens: of.prefill_tokens.unwrap_or(8192),
+                prefix_share: of.prefix_share.unwrap_or(0.0),
+                chunk: of.prefill_chunk,
+                seed: of.seed.unwrap_or(1),
+                concurrency: None,
+            },
+            objective: objective(args.search_args.objective)?,
+            targets: args.fleet.targets()?,
+            price: args.fleet.price()?,
         },
-        policy: Policy {
-            users: args.batch.unwrap_or(0),
-            kv_tokens: of.kv_tokens,
-            prefill_tokens: of.prefill_tokens.unwrap_or(8192),
-            prefix_share: of.prefix_share.unwrap_or(0.0),
-            chunk: of.prefill_chunk,
-            seed: of.seed.unwrap_or(1),
-            concurrency: None,
-        },
-        objective: objective(args.search_args.objective)?,
-        targets: args.fleet.targets()?,
-        price: args.fleet.price()?,
     };
     let (files, text) = progress::watched("searching for a fleet", || {
         analysis::fleet(&asked, &mut progress::note, |report| -> Result<_, Failure> {

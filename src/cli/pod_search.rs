@@ -35,7 +35,7 @@ pub(super) enum ObjectiveName {
     Users,
 }
 
-/// `N`, or `FEWEST..MOST`.
+/// How many chips a search may take: `N` is at most so many, `FEWEST..MOST` both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChipRange {
     pub(super) least: u64,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::report::human::plain;
+
 /// Points between the ends that are looked at first.
 const INNER: usize = 3;
 /// Share of a value to which the crossing is found.
@@ -12,7 +14,7 @@ const MOST_HALVINGS: usize = 20;
 /// What a chip takes at a point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Seconds.
+    /// Seconds that the run takes, or a token of a pod.
     pub seconds: f64,
     /// Seconds that no mapping beats; `seconds` where there is no such bound.
     pub least_s: f64,
@@ -37,11 +39,11 @@ impl Measured {
 /// Both chips at a value of the axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// The value.
+    /// The value of the axis at which they ran.
     pub at: f64,
-    /// The first chip.
+    /// What the side takes whose field may be the axis.
     pub first: Measured,
-    /// The second.
+    /// What the side takes that it is compared with.
     pub second: Measured,
 }
 
@@ -70,7 +72,7 @@ impl Compared {
     }
 }
 
-/// What was found.
+/// Where the verdict turns, and everything that was run to find it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crossing {
     /// Everything that was run, by rising values.
@@ -83,14 +85,14 @@ pub struct Crossing {
     pub why: String,
 }
 
-/// What is asked for.
+/// The axis along which two sides are compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis<'a> {
-    /// Its path.
+    /// Its path, as results name it.
     pub path: &'a str,
-    /// One end.
+    /// The end where the search begins: of several crossings the one next to it is found.
     pub from: f64,
-    /// The other.
+    /// The end where it stops.
     pub to: f64,
     /// Its values are whole numbers.
     pub is_whole: bool,
@@ -102,7 +104,7 @@ pub struct Axis<'a> {
 /// their verdict the interval is halved.
 ///
 /// # Errors
-/// What comparing refuses.
+/// What `compare` refuses at any of the values.
 pub fn crossing<E>(axis: &Axis<'_>, compare: &mut dyn FnMut(f64) -> Result<Compared, E>) -> Result<Crossing, E> {
     let mut points = Vec::new();
     for at in axis.first_values() {
@@ -194,9 +196,9 @@ impl Axis<'_> {
             return format!(
                 "{name} is the {how} at all {} values that were run: at {} {}, at {} {}",
                 points.len(),
-                figure(low.at),
+                plain(low.at),
                 faster(low),
-                figure(high.at),
+                plain(high.at),
                 faster(high)
             );
         };
@@ -207,31 +209,22 @@ impl Axis<'_> {
         let mut why = format!(
             "at {} = {} both {same}: below it {} ({} at {}), above it {} ({} at {})",
             self.path,
-            figure(value),
+            plain(value),
             if low.first_wins() { first } else { second },
             bounds(low),
-            figure(low.at),
+            plain(low.at),
             if high.first_wins() { first } else { second },
             bounds(high),
-            figure(high.at)
+            plain(high.at)
         );
         let has_gap = |of: &Compared| [&of.first, &of.second].iter().any(|side| side.least_s < side.seconds);
         let how = if points.iter().any(has_gap) { "better mappings could put it" } else { "it lies" };
-        let _ = write!(why, "; {how} anywhere from {} to {}", figure(least), figure(most));
+        let _ = write!(why, "; {how} anywhere from {} to {}", plain(least), plain(most));
         if points.windows(2).filter(|pair| pair[0].first_wins() != pair[1].first_wins()).count() > 1 {
             why += "; the verdict turns more than once: this is the crossing next to the first end";
         }
         why
     }
-}
-
-/// A value in words: a whole number as it is, another with five digits.
-pub fn figure(value: f64) -> String {
-    if value.fract() == 0.0 {
-        return format!("{value:.0}");
-    }
-    let places = 4 - value.abs().log10().floor().clamp(-12.0, 4.0) as i32;
-    format!("{value:.*}", places as usize)
 }
 
 #[cfg(test)]
@@ -285,11 +278,6 @@ mod tests {
         .unwrap();
         assert!((found.value.unwrap() - 2.0).abs() < 0.01, "{found:?}");
         assert!(found.why.contains("cost as much"), "{}", found.why);
-    }
-
-    #[test]
-    fn values_are_told_with_five_digits() {
-        assert_eq!(["1281", "0.12500", "-3.2172", "12346"], [1281.0, 0.125, -3.217_182, 12_345.6].map(figure)[..]);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use rdusim::pod::{
-    self, Arrivals, Cost, Fleet, FleetObjective, FleetSearch, Grid, Limits, Operated, Policy, Price, RequestSize,
-    Service, StackKind, System, Targets, drawn, fleet, replay,
+    self, Arrivals, Fleet, FleetAsked, FleetObjective, FleetSearch, Grid, Limits, Operated, Policy, Price, Service,
+    StackKind, System, Targets, drawn, fleet, replay,
 };
 use serde_json::Value;
 
 use crate::first_steps::rdusim;
+use crate::serving_points::{CLOSED, grid};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -37,12 +38,14 @@ fn searched(system: &System, objective: FleetObjective, targets: Targets, tp: Op
         tp,
         pp: Some(1),
         chips: (1, 8),
-        users: None,
-        lengths: Arrivals { per_s: 1.0, count: 1, prompt: 512, output: 64, seed: 1 },
-        policy: policy(users),
-        objective,
-        targets,
-        price: Price::default(),
+        asked: FleetAsked {
+            users: None,
+            lengths: Arrivals { per_s: 1.0, count: 1, prompt: 512, output: 64, seed: 1 },
+            policy: policy(users),
+            objective,
+            targets,
+            price: Price::default(),
+        },
     };
     fleet(&search).expect("a fleet")
 }
@@ -94,34 +97,11 @@ fn no_point_of_the_front_is_beaten_and_every_other_is() {
     }
 }
 
-/// A prompt takes a second, and an answer is one token: a server with deterministic service.
+/// A prompt takes a second, and an answer is one token: deterministic service.
 #[test]
 fn a_replica_of_one_user_is_an_m_d_1_queue() {
-    let cost = |seconds: f64| Cost { seconds, joules: 1.0 };
-    let grid = Grid {
-        inputs: String::new(),
-        users: vec![1],
-        contexts: vec![64],
-        decode: vec![vec![cost(0.1)]],
-        parts: Vec::new(),
-        prompts: vec![1],
-        prefill: vec![cost(1.0)],
-        mixed: None,
-    };
-    let limits = Limits {
-        users: 1,
-        kv_tokens: 1000,
-        size: RequestSize::TOKENS,
-        prefill_tokens: 1,
-        prefix_share: 0.0,
-        chunk: None,
-        drafted: None,
-        concurrency: None,
-        prompts_first: false,
-        grows_caches: false,
-        request_s: 0.0,
-        first_s: 0.0,
-    };
+    let grid = Grid { prompts: vec![1], ..grid() };
+    let limits = Limits { users: 1, prefill_tokens: 1, concurrency: None, ..CLOSED };
     for load in [0.3, 0.5, 0.8] {
         let arrivals = Arrivals { per_s: load, count: 400_000, prompt: 1, output: 1, seed: 7 };
         let requests: Vec<_> = drawn(&arrivals)
@@ -182,6 +162,9 @@ fn what_a_search_for_a_fleet_cannot_use_is_refused() {
         (format!("{of} --search --chips 5..3"), "expected a count of chips"),
         (format!("{of} --search --chips 1..999999"), "the most that"),
         (format!("{of} --search --usd-per-chip-hour=-2"), "expected dollars"),
+        (format!("{of} --search --usd-per-chip-hour 0"), "expected dollars above 0"),
+        (format!("{of} --search --batch 5000"), "`--batch` is 5000"),
+        (format!("{of} --search --prompt-tokens {}", u64::MAX), "`--prompt-tokens` is"),
         (format!("{of} --arrivals 3 --parallel tp=1 --ttft-ms 3"), "--search"),
         ("pod dgx-a100 --model gpt-13b --phase training --search --objective cost".to_owned(), "of `--phase requests`"),
         ("pod dgx-a100 --model gpt-13b --phase training --search --chips 2..8".to_owned(), "the most of them alone"),

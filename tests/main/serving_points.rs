@@ -7,7 +7,7 @@ use rdusim::pod::{Cost, Divided, Grid, Limits, Request, RequestSize, Spread, Tra
 use serde_json::Value;
 
 /// A prompt takes a second, a step of any number of users a tenth.
-fn grid() -> Grid {
+pub(crate) fn grid() -> Grid {
     let cost = |seconds: f64| Cost { seconds, joules: 1.0 };
     Grid {
         inputs: String::new(),
@@ -21,7 +21,8 @@ fn grid() -> Grid {
     }
 }
 
-const CLOSED: Limits = Limits {
+/// A closed loop of one user, whose replica runs eight.
+pub(crate) const CLOSED: Limits = Limits {
     users: 8,
     kv_tokens: 1000,
     size: RequestSize::TOKENS,

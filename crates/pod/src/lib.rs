@@ -63,12 +63,12 @@ pub use remedies::remedies;
 pub use schedule::{PassKind, Work, in_chunks, most_held, order};
 pub use search::{Candidate, Counts, Found, Objective, Search, search};
 pub use serving::{
-    Answer, Arrivals, Chunk, Cost, Divided, Division, DraftUse, Drafted, ExpertRanks, Fleet, FleetObjective,
-    FleetSearch, Grid, Limits, Load, LoopRequests, MOST_DRAFTED, Mixed, Operated, PREFILL_TOKENS, Parameters, Policy,
-    Price, Range, Replayed, Request, RequestSize, Round, Sample, Served, ServedBlocks, ServedPhase, Server, Service,
-    ServingMemory, ServingTime, Speculation, Spread, Statistic, StepParts, Streamed, Target, Targets, TierUse, Trace,
-    Transfer, WorkerPool, check_served, divided, drawn, fleet, memory as serving_memory, most_users, read_trace,
-    replay, serve, serving_remedies, stream,
+    Answer, Arrivals, Chunk, Cost, Divided, Division, DraftUse, Drafted, ExpertRanks, Fleet, FleetAsked,
+    FleetObjective, FleetSearch, Grid, Limits, Load, LoopRequests, MOST_DRAFTED, Mixed, Operated, PREFILL_TOKENS,
+    Parameters, Policy, Price, Range, Replayed, Request, RequestSize, Round, Sample, Served, ServedBlocks, ServedPhase,
+    Server, Service, ServingMemory, ServingTime, Speculation, Spread, Statistic, StepParts, Streamed, Target, Targets,
+    TierUse, Trace, Transfer, WorkerPool, check_served, divided, drawn, fleet, memory as serving_memory, most_users,
+    read_trace, replay, serve, serving_remedies, stream,
 };
 pub use spec::{dgx_a100, is_system, open, sn40l_16};
 pub use stragglers::{Slowest, Stragglers};

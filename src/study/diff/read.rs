@@ -31,7 +31,7 @@ pub(super) struct Inputs {
     pub(super) options: IndexMap<String, Value>,
     /// Of the chip of `--against`.
     pub(super) against: Option<IndexMap<String, Value>>,
-    /// Of further chips.
+    /// Runs on the chips beyond the first other one, in their order.
     #[serde(default)]
     pub(super) against_further: Vec<IndexMap<String, Value>>,
 }

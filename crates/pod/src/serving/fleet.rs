@@ -15,7 +15,7 @@ use super::super::parallel::Parallel;
 use super::super::system::{Stack, System};
 use super::alone::Alone;
 use super::phases::Server;
-use super::policy::Policy;
+use super::policy::{MOST_USERS as MOST_POLICY_USERS, Policy};
 use super::requests::{Arrivals, Request, drawn};
 use super::schedule::{Limits, Replayed, replay};
 use super::service::{Load, Service};
@@ -34,7 +34,8 @@ const LEAST_REQUESTS: u64 = 200;
 const MOST_USERS: u64 = 1024;
 /// The same of chips whose steps are compiled: some seconds for each of several numbers of users.
 const MOST_USERS_COMPILED: u64 = 64;
-/// Tokens of prompts in a pass that carries tokens too, where passes may do: vLLM's default for one user [M] and four times it.
+/// Tokens of prompts in a pass that carries tokens too: what engines start with (`docs/serving.md`), and a quarter of it (assumed), with
+/// which those that run wait less.
 const CHUNKS: [u64; 2] = [2048, 8192];
 
 /// What is looked for.
@@ -48,12 +49,29 @@ pub enum FleetObjective {
     Users,
 }
 
-/// What is searched.
+/// What a fleet has to do, and what it is chosen by.
+#[derive(Debug, Clone, Copy)]
+pub struct FleetAsked {
+    /// Users of all replicas that must be served at one time, if that is fixed.
+    pub users: Option<u64>,
+    /// Lengths of prompts and answers, and their seed; rate and count have no meaning in a closed loop.
+    pub lengths: Arrivals,
+    /// What the loops run under; its `users` are the most that a replica is tried with.
+    pub policy: Policy,
+    /// What is made least or most.
+    pub objective: FleetObjective,
+    /// What users are promised.
+    pub targets: Targets,
+    /// What chips and energy cost.
+    pub price: Price,
+}
+
+/// A search among divisions of a model over the chips of a system.
 #[derive(Debug, Clone)]
 pub struct FleetSearch<'s> {
-    /// The system.
+    /// The system whose chips replicas share out, and whose links each replica has for itself.
     pub system: &'s System,
-    /// Its software.
+    /// The system's software: scheduler, host times and collectives.
     pub stack: &'s Stack,
     /// The model; tp and pp of its decomposition are searched unless they are fixed.
     pub service: &'s Service,
@@ -63,28 +81,18 @@ pub struct FleetSearch<'s> {
     pub tp: Option<u64>,
     /// pp, if it is fixed.
     pub pp: Option<u64>,
-    /// Fewest and most chips.
+    /// Fewest and most chips of all replicas.
     pub chips: (u64, u64),
-    /// Users of all replicas that must be served at one time, if that is fixed.
-    pub users: Option<u64>,
-    /// Lengths of prompts and answers, and their seed.
-    pub lengths: Arrivals,
-    /// What the loops run under; its `users` are the most of a replica.
-    pub policy: Policy,
-    /// What is looked for.
-    pub objective: FleetObjective,
-    /// What users are promised.
-    pub targets: Targets,
-    /// What chips and energy cost.
-    pub price: Price,
+    /// What the fleet has to do.
+    pub asked: FleetAsked,
 }
 
 /// A replica with so many users in the steady part of a closed loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Operated {
-    /// Tensor parallelism.
+    /// Chips that share every layer of a stage out (tensor parallelism).
     pub tp: u64,
-    /// Stages.
+    /// Stages that the layers are divided into (pipeline parallelism).
     pub pp: u64,
     /// Tokens of prompts in a pass that carries tokens too; prompts go alone if not given.
     pub chunk: Option<u64>,
@@ -123,9 +131,9 @@ impl Operated {
 /// How far a division came.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Division {
-    /// Tensor parallelism.
+    /// Chips that share every layer of a stage out (tensor parallelism).
     pub tp: u64,
-    /// Stages.
+    /// Stages that the layers are divided into (pipeline parallelism).
     pub pp: u64,
     /// Replicas that are used.
     pub replicas: u64,
@@ -137,6 +145,14 @@ pub struct Division {
     pub alone_s: Option<f64>,
     /// What speaks against it; empty for the best of all.
     pub why: String,
+}
+
+impl Division {
+    /// One that is left out before any loop of it has run.
+    fn left_out(parallel: &Parallel, why: String) -> Self {
+        let Parallel { tp, pp, .. } = *parallel;
+        Self { tp, pp, replicas: 0, best: None, is_met: false, alone_s: None, why }
+    }
 }
 
 /// What a search found.
@@ -169,7 +185,7 @@ struct Candidate {
     bound: f64,
 }
 
-/// Searches.
+/// Finds the fleet that does what is asked best, and what speaks against each other division.
 ///
 /// # Errors
 /// Inputs out of range, or a model that no division fits.
@@ -180,30 +196,19 @@ pub fn fleet(search: &FleetSearch<'_>) -> Result<Fleet, Diagnostic> {
     let (mut points, mut simulated, mut least) = (Vec::new(), 0, f64::INFINITY);
     for Candidate { service, bound } in open {
         interrupt::check();
-        let Parallel { tp, pp, .. } = service.parallel;
         if bound > least {
             let why = "its memory and arithmetic alone allow no better than the best".to_owned();
-            divisions.push(Division { tp, pp, replicas: 0, best: None, is_met: false, alone_s: None, why });
+            divisions.push(Division::left_out(&service.parallel, why));
             continue;
         }
         if let Some((alone_s, why)) = search.too_slow(&service, &requests)? {
-            let alone_s = Some(alone_s);
-            divisions.push(Division { tp, pp, replicas: 0, best: None, is_met: false, alone_s, why });
+            let left_out = Division::left_out(&service.parallel, why);
+            divisions.push(Division { alone_s: Some(alone_s), ..left_out });
             continue;
         }
         simulated += 1;
         match search.operated(&service, &requests) {
-            Err(refused) => {
-                divisions.push(Division {
-                    tp,
-                    pp,
-                    replicas: 0,
-                    best: None,
-                    is_met: false,
-                    alone_s: None,
-                    why: refused.title().to_owned(),
-                });
-            }
+            Err(refused) => divisions.push(Division::left_out(&service.parallel, refused.title().to_owned())),
             Ok(found) => {
                 let division = search.judged(&service, &found);
                 if let Some(best) = division.best.filter(|_| division.is_met) {
@@ -219,15 +224,20 @@ pub fn fleet(search: &FleetSearch<'_>) -> Result<Fleet, Diagnostic> {
     Ok(Fleet { divisions, front, points, simulated, notes: search.notes() })
 }
 
+/// Whether every step of another size is compiled, which takes seconds.
+fn compiles(system: &System) -> bool {
+    matches!(system.chip, AnyChip::Rdu(_))
+}
+
 /// Most users of a replica that a search tries where the caller does not say.
 pub fn most_users(system: &System) -> u64 {
-    if matches!(system.chip, AnyChip::Rdu(_)) { MOST_USERS_COMPILED } else { MOST_USERS }
+    if compiles(system) { MOST_USERS_COMPILED } else { MOST_USERS }
 }
 
 impl FleetSearch<'_> {
     /// What one user alone waits for a token, and words for it, if that is longer than is promised: one step, no loop.
     fn too_slow(&self, service: &Service, requests: &[Request]) -> Result<Option<(f64, String)>, Diagnostic> {
-        let Some(target) = self.targets.token else { return Ok(None) };
+        let Some(target) = self.asked.targets.token else { return Ok(None) };
         let server = Server::new(self.system, self.stack, service)?;
         let shortest = requests.iter().map(|request| request.prompt).min().unwrap_or(1);
         let load = Load::filling(&service.parallel, 1, shortest);
@@ -249,9 +259,10 @@ impl FleetSearch<'_> {
             let title = format!("`--chips` is {least}..{most}, expected from 1 to {}", self.system.most_chips());
             return Err(Diagnostic::new(title).with_help(format!("the most that {} can have", self.system.name)));
         }
-        let count = (self.policy.users * REQUESTS_PER_USER).max(LEAST_REQUESTS);
-        // Times of arrival have no meaning in a closed loop.
-        drawn(&Arrivals { per_s: 1.0, count, ..self.lengths })
+        // More users are refused with the policy.
+        let users = self.asked.policy.users.min(MOST_POLICY_USERS);
+        let count = (users * REQUESTS_PER_USER).max(LEAST_REQUESTS);
+        drawn(&Arrivals { per_s: 1.0, count, ..self.asked.lengths })
     }
 
     /// Divisions that the chips and the model allow; and those whose memory is too small.
@@ -261,24 +272,27 @@ impl FleetSearch<'_> {
         let (mut open, mut misfits, mut refused) = (Vec::new(), Vec::new(), None);
         for tp in counts(self.tp, most) {
             // Stages of other lengths are compiled anew: several only where the caller asks for them.
-            let most_stages = if matches!(self.system.chip, AnyChip::Rdu(_)) { 1 } else { most / tp.max(1) };
+            let most_stages = if compiles(self.system) { 1 } else { most / tp.max(1) };
             for pp in counts(self.pp, most_stages) {
                 let parallel = Parallel { tp, pp, dp: 1, ..self.service.parallel };
                 let service = Service { parallel, ..self.service.clone() };
                 if tp * pp > most {
                     continue;
                 }
+                // Of several refusals the first is told: it is of the fewest chips, and says what no division mends.
                 if let Err(why) = service.check() {
-                    refused = Some(why);
+                    refused.get_or_insert(why);
                     continue;
                 }
                 match self.bound(&service, requests) {
                     Ok(Some(bound)) => open.push(Candidate { service, bound }),
                     Ok(None) => {
-                        let why = "its chips hold the weights and no request".to_owned();
-                        misfits.push(Division { tp, pp, replicas: 0, best: None, is_met: false, alone_s: None, why });
+                        let why = "its chips have no room for a request beside the weights".to_owned();
+                        misfits.push(Division::left_out(&service.parallel, why));
                     }
-                    Err(why) => refused = Some(why),
+                    Err(why) => {
+                        refused.get_or_insert(why);
+                    }
                 }
             }
         }
@@ -291,7 +305,7 @@ impl FleetSearch<'_> {
     /// The objective that no point of a division beats; nothing if no request fits.
     fn bound(&self, service: &Service, requests: &[Request]) -> Result<Option<f64>, Diagnostic> {
         let setup = (self.system, self.stack);
-        let policy = Policy { chunk: None, ..self.policy };
+        let policy = Policy { chunk: None, ..self.asked.policy };
         let alone = Alone::new(setup, (service, self.speculation), requests, &policy)?;
         let fits =
             |request: &Request| alone.limits.size.units(request.prompt + request.output) <= alone.limits.kv_tokens;
@@ -307,12 +321,12 @@ impl FleetSearch<'_> {
         let (mut low, mut high) = (1, alone.range.most_users + 1);
         while high - low > 1 {
             let users = low.midpoint(high);
-            let is_kept = self.targets.token.is_none_or(|target| step_s(users) <= target.most_s);
+            let is_kept = self.asked.targets.token.is_none_or(|target| step_s(users) <= target.most_s);
             (low, high) = if is_kept { (users, high) } else { (low, users) };
         }
         let (chips, rate) = (service.parallel.chips(), low as f64 / step_s(low));
         let replicas = (self.chips.1 / chips) as f64;
-        Ok(Some(match self.objective {
+        Ok(Some(match self.asked.objective {
             FleetObjective::Cost => self.cost_of(chips, rate, 0.0),
             FleetObjective::Throughput => -(replicas * rate),
             FleetObjective::Users => -(replicas * low as f64),
@@ -322,7 +336,7 @@ impl FleetSearch<'_> {
     /// What is made least, of a point that was run.
     fn key(&self, of: &Operated) -> f64 {
         let replicas = self.replicas(of.chips(), of.users).unwrap_or(0) as f64;
-        match self.objective {
+        match self.asked.objective {
             FleetObjective::Cost => self.cost(of),
             FleetObjective::Throughput => -(replicas * of.tokens_per_s),
             FleetObjective::Users => -(replicas * of.users as f64),
@@ -336,7 +350,7 @@ impl FleetSearch<'_> {
 
     /// Dollars a token, or seconds of chips where nothing has a price.
     fn cost_of(&self, chips: u64, tokens_per_s: f64, joules: f64) -> f64 {
-        let usd = self.price.usd(chips, 1.0 / tokens_per_s, joules);
+        let usd = self.asked.price.usd(chips, 1.0 / tokens_per_s, joules);
         usd.unwrap_or(chips as f64 / tokens_per_s)
     }
 
@@ -344,7 +358,7 @@ impl FleetSearch<'_> {
     fn replicas(&self, chips: u64, users: u64) -> Option<u64> {
         let (least, most) = self.chips;
         let room = most / chips;
-        match self.users {
+        match self.asked.users {
             None => Some(room),
             Some(all) => Some(all.div_ceil(users).max(least.div_ceil(chips))).filter(|&replicas| replicas <= room),
         }
@@ -354,7 +368,7 @@ impl FleetSearch<'_> {
     fn operated(&self, service: &Service, requests: &[Request]) -> Result<Vec<Operated>, Diagnostic> {
         let mut found = Vec::new();
         for chunk in self.chunks(service) {
-            let policy = Policy { chunk, ..self.policy };
+            let policy = Policy { chunk, ..self.asked.policy };
             let alone = match Alone::new((self.system, self.stack), (service, self.speculation), requests, &policy) {
                 Ok(alone) => alone,
                 // Of several ways to start prompts one may be refused.
@@ -382,9 +396,9 @@ impl FleetSearch<'_> {
 
     /// Ways to start prompts.
     fn chunks(&self, service: &Service) -> Vec<Option<u64>> {
-        let is_fixed = self.policy.chunk.is_some() || self.speculation.is_some() || service.parallel.pp > 1;
-        if is_fixed || !matches!(self.system.chip, AnyChip::Gpu(_)) {
-            return vec![self.policy.chunk.filter(|_| service.parallel.pp == 1)];
+        let is_fixed = self.asked.policy.chunk.is_some() || self.speculation.is_some() || service.parallel.pp > 1;
+        if is_fixed || compiles(self.system) {
+            return vec![self.asked.policy.chunk.filter(|_| service.parallel.pp == 1)];
         }
         std::iter::once(None).chain(CHUNKS.into_iter().map(Some)).collect()
     }
@@ -396,7 +410,7 @@ impl FleetSearch<'_> {
         (high - low > (low / 64).max(1)).then_some((low, high))
     }
 
-    /// Whether a point keeps to the targets and serves all users.
+    /// Whether a point keeps to the targets.
     fn is_met(&self, of: &Operated) -> bool {
         self.missed(of).is_empty()
     }
@@ -410,8 +424,8 @@ impl FleetSearch<'_> {
                 missed.push(format!("{what} {name} {found:.1} ms over {:.1}", target.most_s * 1e3));
             }
         };
-        judge(self.targets.ttft, &of.ttft_s, "time to first token");
-        judge(self.targets.token, &of.token_s, "time a token");
+        judge(self.asked.targets.ttft, &of.ttft_s, "time to first token");
+        judge(self.asked.targets.token, &of.token_s, "time a token");
         missed
     }
 
@@ -451,8 +465,8 @@ impl FleetSearch<'_> {
         let of_best = key(best);
         for other in others.iter_mut().filter(|other| other.is_met) {
             let ratio = key(other) / of_best;
-            other.why = match (self.objective, ratio.total_cmp(&1.0)) {
-                (_, Ordering::Equal) => "as good; the first has fewer chips a replica".to_owned(),
+            other.why = match (self.asked.objective, ratio.total_cmp(&1.0)) {
+                (_, Ordering::Equal) => "as good".to_owned(),
                 (FleetObjective::Cost, _) => format!("a token costs {:.1} % more", (ratio - 1.0) * 100.0),
                 (FleetObjective::Throughput, _) => format!("{:.1} % fewer tokens a second", (1.0 - ratio) * 100.0),
                 (FleetObjective::Users, _) => format!("{:.1} % fewer users", (1.0 - ratio) * 100.0),
@@ -486,16 +500,16 @@ impl FleetSearch<'_> {
              prompts and tokens run on the same chips"
                 .to_owned(),
         ];
-        if matches!(self.system.chip, AnyChip::Rdu(_)) && self.pp.is_none() {
+        if compiles(self.system) && self.pp.is_none() {
             notes.push(format!(
                 "steps are compiled, which takes seconds each: one stage, and at most {} users of a replica (`--parallel pp=`, `--batch`)",
-                self.policy.users
+                self.asked.policy.users
             ));
         }
-        if self.objective == FleetObjective::Cost && self.price == Price::default() {
+        if self.asked.objective == FleetObjective::Cost && self.asked.price == Price::default() {
             notes.push("no price is given: cost is hours of chips (`--usd-per-chip-hour`)".to_owned());
         }
-        if self.targets == Targets::default() {
+        if self.asked.targets == Targets::default() {
             notes
                 .push("no target is given: users wait as long as the best takes (`--ttft-ms`, `--tpot-ms`)".to_owned());
         }
@@ -506,9 +520,8 @@ impl FleetSearch<'_> {
 /// The steady part of a closed loop: without the first and the last request of each user. By Little's law its rate is users over the
 /// mean time of a request.
 fn steady(service: &Service, chunk: Option<u64>, users: u64, requests: &[Request], replayed: &Replayed) -> Operated {
-    let users_s = users as usize;
-    let middle = users_s..requests.len().saturating_sub(users_s).max(users_s + 1).min(requests.len());
-    let middle = if middle.is_empty() { 0..requests.len() } else { middle };
+    // A loop has ten requests a user.
+    let middle = users as usize..requests.len() - users as usize;
     let answers = &replayed.answers[middle.clone()];
     let all_s: f64 = answers.iter().map(|answer| answer.latency_s).sum();
     let tokens = |of: fn(&Request) -> u64| requests[middle.clone()].iter().map(of).sum::<u64>() as f64;

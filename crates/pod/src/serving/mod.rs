@@ -33,7 +33,7 @@ mod work;
 
 pub use chip::check_served;
 pub use divided::{Divided, Transfer, WorkerPool, divided};
-pub use fleet::{Division, Fleet, FleetObjective, FleetSearch, Operated, fleet, most_users};
+pub use fleet::{Division, Fleet, FleetAsked, FleetObjective, FleetSearch, Operated, fleet, most_users};
 pub use grid::{Grid, Range};
 pub use memory::{ServingMemory, TierUse, memory, serving_remedies};
 pub use mixed::{Chunk, Mixed};

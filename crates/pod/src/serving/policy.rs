@@ -5,6 +5,9 @@ use super::schedule::Limits;
 use super::service::{MOST_ROWS, RequestSize, Service};
 use rdusim_base::diagnostics::Diagnostic;
 
+/// Most requests that a replica runs at one time.
+pub(super) const MOST_USERS: u64 = 1 << 12;
+
 /// What a trace is run under; what is not given follows from the memory of a chip.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
@@ -74,7 +77,7 @@ impl Policy {
 
     /// Refuses what is out of range, or does not go together.
     pub(super) fn check(&self, service: &Service, drafts: bool) -> Result<(), Diagnostic> {
-        if self.users == 0 || self.users > 1 << 12 {
+        if self.users == 0 || self.users > MOST_USERS {
             return Err(Diagnostic::new(format!("`--batch` is {}, expected a count from 1 to 4096", self.users)));
         }
         if let Some(users) = self.concurrency.filter(|&users| users < service.parallel.dp || users > 1 << 20) {

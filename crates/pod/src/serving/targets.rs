@@ -9,7 +9,7 @@ const JOULES_PER_KWH: f64 = 3.6e6;
 /// Which number of a distribution is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistic {
-    /// The mean.
+    /// The sum over their number.
     Mean,
     /// As many are below as above.
     P50,
@@ -24,7 +24,7 @@ impl Statistic {
     pub const NAMES: [(Self, &'static str); 4] =
         [(Self::Mean, "mean"), (Self::P50, "p50"), (Self::P95, "p95"), (Self::P99, "p99")];
 
-    /// Its word.
+    /// The word by which the command line and results name it.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(of, _)| *of == self).map_or("", |(_, name)| name)
     }
@@ -43,9 +43,9 @@ impl Statistic {
 /// The most that a number of a distribution of times may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// Which number.
+    /// Which number of the distribution is held to it.
     pub statistic: Statistic,
-    /// Seconds.
+    /// Seconds that this number may be at most.
     pub most_s: f64,
 }
 
@@ -96,8 +96,8 @@ impl Price {
     /// A price that is none.
     pub fn new(usd_per_chip_hour: Option<f64>, usd_per_kwh: Option<f64>) -> Result<Self, Diagnostic> {
         for (flag, price) in [("--usd-per-chip-hour", usd_per_chip_hour), ("--usd-per-kwh", usd_per_kwh)] {
-            if let Some(price) = price.filter(|price| !(0.0..=1e9).contains(price)) {
-                return Err(Diagnostic::new(format!("`{flag}` is {price}, expected dollars from 0 to 1e9")));
+            if let Some(price) = price.filter(|price| !(*price > 0.0 && *price <= 1e9)) {
+                return Err(Diagnostic::new(format!("`{flag}` is {price}, expected dollars above 0, up to 1e9")));
             }
         }
         Ok(Self { usd_per_chip_hour, usd_per_kwh })

@@ -7,11 +7,12 @@ use serde::Serialize;
 use super::chart::{Curve, CurveChart};
 use super::describe::chips;
 use super::human::{shorten, si};
+use super::percentiles::Percentiles;
 use super::pod::SystemEntry;
 use super::screen::Screen;
 use super::text_table::{align_left, new_table, wrapped};
 use super::write::{File, WriteError};
-use rdusim_pod::{Division, Fleet, FleetObjective, FleetSearch, Operated, Spread, Target};
+use rdusim_pod::{Division, Fleet, FleetObjective, FleetSearch, Operated, Target};
 
 /// Version of the object's shape.
 const SCHEMA: u32 = 1;
@@ -28,24 +29,10 @@ const NARROW: usize = 44;
 /// A search and what it found.
 #[derive(Debug, Clone, Copy)]
 pub struct FleetReport<'a> {
-    /// What was searched.
+    /// System, model and what was asked of the fleet.
     pub search: &'a FleetSearch<'a>,
-    /// What was found.
+    /// The divisions by rank, and the front of cost against speed.
     pub fleet: &'a Fleet,
-}
-
-#[derive(Serialize)]
-struct Percentiles {
-    mean: f64,
-    p50: f64,
-    p95: f64,
-    p99: f64,
-}
-
-impl From<Spread> for Percentiles {
-    fn from(Spread { mean, p50, p95, p99 }: Spread) -> Self {
-        Self { mean, p50, p95, p99 }
-    }
 }
 
 #[derive(Serialize)]
@@ -138,7 +125,7 @@ fn hours_per_million(seconds: f64) -> f64 {
 
 impl FleetReport<'_> {
     fn objective(&self) -> &'static str {
-        match self.search.objective {
+        match self.search.asked.objective {
             FleetObjective::Cost => "cost",
             FleetObjective::Throughput => "throughput",
             FleetObjective::Users => "users",
@@ -163,7 +150,7 @@ impl FleetReport<'_> {
             tokens_per_s_per_user: per_user(of),
             tokens_per_s_per_chip: of.tokens_per_s / of.chips() as f64,
             chip_hours_per_million_tokens: split(hours_per_million(of.chip_s_per_token())),
-            usd_per_million_tokens: of.usd_per_million_tokens(&self.search.price).map(split),
+            usd_per_million_tokens: of.usd_per_million_tokens(&self.search.asked.price).map(split),
             joules_per_million_tokens: split(of.joules_per_token * 1e6),
         }
     }
@@ -198,10 +185,10 @@ impl FleetReport<'_> {
             phase: "requests",
             stack: self.search.stack.kind.name(),
             objective: self.objective(),
-            ttft_target: self.search.targets.ttft.map(TargetEntry::from),
-            token_target: self.search.targets.token.map(TargetEntry::from),
-            usd_per_chip_hour: self.search.price.usd_per_chip_hour,
-            usd_per_kwh: self.search.price.usd_per_kwh,
+            ttft_target: self.search.asked.targets.ttft.map(TargetEntry::from),
+            token_target: self.search.asked.targets.token.map(TargetEntry::from),
+            usd_per_chip_hour: self.search.asked.price.usd_per_chip_hour,
+            usd_per_kwh: self.search.asked.price.usd_per_kwh,
             best,
             searched: Counts { divisions: divisions.len(), simulated: *simulated, points: points.len() },
             divisions: divisions.iter().map(|of| self.division(of)).collect(),
@@ -212,17 +199,17 @@ impl FleetReport<'_> {
         serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
     }
 
-    /// What was searched.
+    /// Model, system and lengths of requests in a sentence.
     fn title(&self) -> String {
-        let FleetSearch { system, stack, service, lengths, .. } = self.search;
+        let FleetSearch { system, stack, service, asked, .. } = self.search;
         format!(
             "{} on up to {} of {}, stack {}: prompts of {} tokens, answers of {} in the mean; {} divisions, {} simulated",
             service.model,
             chips(self.search.chips.1),
             system.name,
             stack.kind.name(),
-            lengths.prompt,
-            lengths.output,
+            asked.lengths.prompt,
+            asked.lengths.output,
             self.fleet.divisions.len(),
             self.fleet.simulated
         )
@@ -233,11 +220,11 @@ impl FleetReport<'_> {
         let Some((best, replicas)) = self.fleet.best() else {
             return "No division keeps to the targets; the nearest of each and what it breaks:".to_owned();
         };
-        let price = best.usd_per_million_tokens(&self.search.price).map_or_else(
+        let price = best.usd_per_million_tokens(&self.search.asked.price).map_or_else(
             || format!("{:.3} hours of a chip a million tokens", hours_per_million(best.chip_s_per_token())),
             |usd| format!("{usd:.3} dollars a million tokens of answers"),
         );
-        let what = match self.search.objective {
+        let what = match self.search.asked.objective {
             FleetObjective::Cost => "Cheapest",
             FleetObjective::Throughput => "Most tokens a second",
             FleetObjective::Users => "Most users",
@@ -257,7 +244,7 @@ impl FleetReport<'_> {
     }
 
     fn listed(&self, list: &[Division], narrow: Option<usize>) -> String {
-        let has_price = self.search.price != rdusim_pod::Price::default();
+        let has_price = self.search.asked.price != rdusim_pod::Price::default();
         let cost = if has_price { "$/M tokens" } else { "chip-h/M" };
         let names = ["tp", "pp", "replicas", "users", "first p99", "token p99", "tokens/s", "a chip", cost, "why not"];
         let mut table = new_table(names.map(str::to_owned).to_vec());
@@ -270,7 +257,7 @@ impl FleetReport<'_> {
                 None => row.extend(vec!["-".to_owned(); 6]),
                 Some(best) => {
                     let cost = best
-                        .usd_per_million_tokens(&self.search.price)
+                        .usd_per_million_tokens(&self.search.asked.price)
                         .unwrap_or_else(|| hours_per_million(best.chip_s_per_token()));
                     row.extend([
                         best.users.to_string(),

@@ -135,6 +135,15 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     format!("{head}…{tail}")
 }
 
+/// A value in words: a whole number as it is, another with five digits.
+pub fn plain(value: f64) -> String {
+    if value.fract() == 0.0 {
+        return format!("{value:.0}");
+    }
+    let places = 4 - value.abs().log10().floor().clamp(-12.0, 4.0) as i32;
+    format!("{value:.*}", places as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,5 +218,10 @@ mod tests {
     fn control_characters_never_get_through() {
         assert_eq!(clean("plain <name>"), "plain <name>");
         assert_eq!(clean("a\u{1b}[31mb\n"), "a\u{fffd}[31mb\u{fffd}");
+    }
+
+    #[test]
+    fn values_are_told_with_five_digits() {
+        assert_eq!(["1281", "0.12500", "-3.2172", "12346"], [1281.0, 0.125, -3.217_182, 12_345.6].map(plain)[..]);
     }
 }

@@ -24,6 +24,7 @@ mod map_table;
 mod mask;
 mod metrics;
 mod page;
+mod percentiles;
 mod pod;
 mod pod_search;
 mod ranges;

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::chart::{AreaChart, ChartError, Counted, Curve, CurveChart, Facet, PartsChart, PlotData, Series, StudyPlot};
 use super::human::{percent, si};
+use super::percentiles::Percentiles;
 use super::pod::SystemEntry;
 use super::screen::Screen;
 use super::serving_setup::{ServedParallelEntry, ServingSetup};
@@ -19,20 +20,6 @@ const SCHEMA: u32 = 1;
 
 /// Points of a distribution in the picture of latencies.
 const QUANTILES: usize = 40;
-
-#[derive(Serialize)]
-struct Percentiles {
-    mean: f64,
-    p50: f64,
-    p95: f64,
-    p99: f64,
-}
-
-impl From<Spread> for Percentiles {
-    fn from(Spread { mean, p50, p95, p99 }: Spread) -> Self {
-        Self { mean, p50, p95, p99 }
-    }
-}
 
 #[derive(Serialize)]
 struct Document<'a> {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::super::human::si;
+use super::super::human::{plain, si};
 use super::sheet::{BarRow, Bars, Figure, Sheet, SheetTable, parsed};
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ struct Side {
     bound_by: String,
 }
 
-/// The sheet.
+/// The sheet of where the verdict turns, with every point.
 pub(super) fn crossing(text: &str) -> Result<Sheet, String> {
     let of: Found = parsed(text)?;
     if of.schema != 1 {
@@ -46,7 +46,7 @@ pub(super) fn crossing(text: &str) -> Result<Sheet, String> {
     for point in &of.points {
         let [least, most] = point.speedup_range;
         table.rows.push(vec![
-            point.value.to_string(),
+            plain(point.value),
             si(point.first.time_s, "s"),
             si(point.second.time_s, "s"),
             format!("{:.3}", point.speedup),
@@ -59,17 +59,14 @@ pub(super) fn crossing(text: &str) -> Result<Sheet, String> {
         title: format!("Times as fast as {second}, along {}", of.axis),
         unit: "",
         pieces: vec![first.clone()],
-        rows: of
-            .points
-            .iter()
-            .map(|point| BarRow { name: point.value.to_string(), values: vec![point.speedup] })
-            .collect(),
+        rows: of.points.iter().map(|point| BarRow { name: plain(point.value), values: vec![point.speedup] }).collect(),
     };
-    let range = of.range.map_or_else(String::new, |[least, most]| format!("; better mappings: from {least} to {most}"));
+    let range =
+        of.range.map_or_else(String::new, |[least, most]| format!(", from {} to {}", plain(least), plain(most)));
     Ok(Sheet {
         kind: "break-even",
         title: format!("{first} against {second}: {} in mode {}", of.workload, of.mode),
-        headline: of.value.map_or_else(|| "no break-even".to_owned(), |value| value.to_string()),
+        headline: of.value.map_or_else(|| "no break-even".to_owned(), plain),
         verdict: format!("{}{range}", of.axis),
         lines: vec![of.why],
         figures: of.value.map(|value| Figure::plain("break-even", "", value)).into_iter().collect(),

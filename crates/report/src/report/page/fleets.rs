@@ -93,7 +93,7 @@ fn rate(tokens_per_s: f64) -> String {
     format!("{} tokens/s", si(tokens_per_s, "").trim_end())
 }
 
-/// The sheet.
+/// The sheet of the best fleet, with every division and the front.
 pub(super) fn fleet(text: &str) -> Result<Sheet, String> {
     let of: Found = parsed(text)?;
     if of.schema != 1 {
