@@ -23,7 +23,8 @@ type Input = (usize, PassKind, u64, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A unit of an actor's pass ends, if nothing has changed its rate since this was the so-manieth that was said of the actor.
+    /// A unit of an actor's pass ends: the actor, and the number of the forecast. One that a later forecast of the actor has replaced, as
+    /// the rate changed, means nothing.
     Done(usize, u64),
     /// The bytes of a transfer start: an index of `transfers`.
     Send(usize),
