@@ -13,7 +13,7 @@ use super::output;
 
 /// Results that have a page.
 const PAGES: &str = "a page is made of the JSON of `--out DIR`, or of what `--format json` prints: of compare, run, pod, sweep (its \
-                     summary.json), map, sparsity, explain, verify, validate and prove";
+                     summary.json), map, sparsity, explain, break-even, verify, validate and prove";
 
 /// Makes a page of one or more saved results.
 pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {

@@ -366,8 +366,13 @@ fn mooncakes_lines_are_requests_and_results_say_what_is_left_out() {
     assert!(trace.notes.len() == 1 && trace.notes[0].contains("hash_ids"));
     let refused = |text: &str| read_trace("t.jsonl", text).expect_err("refused").to_string();
     assert!(refused(&(line(1, 1, 1, "") + &line(1, 0, 1, ""))).contains("t.jsonl:2: `input_length` is 0"));
-    assert!(refused("{\"timestamp\": 1, \"input_length\": 2}").contains("t.jsonl:1: no request: missing field"));
+    assert!(refused("{\"timestamp\": 1, \"input_length\": 2}").contains("t.jsonl:1: no `output_length`"));
     assert!(refused("{\"timestamp\": -1, \"input_length\": 2, \"output_length\": 3}").contains("`timestamp` is -1"));
+    assert!(
+        refused("{\"timestamp\": 1, \"input_length\": \"x\", \"output_length\": 3}")
+            .contains("`input_length` is \"x\"")
+    );
+    assert!(refused("{\"timestamp\": 1,").contains("t.jsonl:1: not an object of JSON"));
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), text).expect("written");
     let path = format!("--trace={}", file.path().display());

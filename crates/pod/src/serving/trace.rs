@@ -1,6 +1,6 @@
 //! Traces of requests that people have: tables of comma-separated values, and Mooncake's lines of JSON.
 
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::requests::{MOST_REQUESTS, MOST_TOKENS, Request};
 use rdusim_base::diagnostics::Diagnostic;
@@ -32,16 +32,6 @@ pub fn read_trace(path: &str, text: &str) -> Result<Trace, Diagnostic> {
     Ok(Trace { requests, notes })
 }
 
-/// A line of Mooncake's traces.
-#[derive(Deserialize)]
-struct Line {
-    timestamp: f64,
-    input_length: u64,
-    output_length: u64,
-    #[serde(default)]
-    hash_ids: Vec<serde_json::Value>,
-}
-
 /// A line of JSON for each request.
 fn of_lines(path: &str, text: &str) -> Result<Trace, Diagnostic> {
     let mut requests = Vec::new();
@@ -51,17 +41,21 @@ fn of_lines(path: &str, text: &str) -> Result<Trace, Diagnostic> {
             Diagnostic::new(format!("{path}:{}: {why}", at + 1))
                 .with_help("a line has `timestamp` in milliseconds, `input_length` and `output_length` in tokens")
         };
-        let line: Line = serde_json::from_str(line).map_err(|error| refuse(format!("no request: {error}")))?;
-        if !(line.timestamp.is_finite() && (0.0..=1e12).contains(&line.timestamp)) {
-            return Err(refuse(format!("`timestamp` is {}, expected milliseconds from 0 to 1e12", line.timestamp)));
-        }
-        let counts = [("input_length", line.input_length), ("output_length", line.output_length)];
-        if let Some((name, found)) = counts.into_iter().find(|(_, count)| !(1..=MOST_TOKENS).contains(count)) {
-            return Err(refuse(format!("`{name}` is {found}, expected a count from 1 to {MOST_TOKENS}")));
-        }
-        has_blocks |= !line.hash_ids.is_empty();
-        let arrival_s = line.timestamp / 1e3;
-        requests.push(Request { arrival_s, prompt: line.input_length, output: line.output_length });
+        let line: Map<String, Value> =
+            serde_json::from_str(line).map_err(|_| refuse("not an object of JSON".to_owned()))?;
+        let field = |name: &str| line.get(name).ok_or_else(|| refuse(format!("no `{name}`")));
+        let count = |name: &str| {
+            let found = field(name)?;
+            let count = found.as_u64().filter(|count| (1..=MOST_TOKENS).contains(count));
+            count.ok_or_else(|| refuse(format!("`{name}` is {found}, expected a count from 1 to {MOST_TOKENS}")))
+        };
+        let timestamp = field("timestamp")?;
+        let arrival_ms = timestamp.as_f64().filter(|ms| (0.0..=1e12).contains(ms));
+        let arrival_ms = arrival_ms
+            .ok_or_else(|| refuse(format!("`timestamp` is {timestamp}, expected milliseconds from 0 to 1e12")))?;
+        let (prompt, output) = (count("input_length")?, count("output_length")?);
+        has_blocks |= line.contains_key("hash_ids");
+        requests.push(Request { arrival_s: arrival_ms / 1e3, prompt, output });
         refuse_more(path, &requests)?;
     }
     let note = || {
