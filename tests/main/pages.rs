@@ -15,7 +15,7 @@ struct Kind {
     headline: &'static str,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 14] = [
     Kind {
         name: "training",
         command: "pod dgx-a100 --model gpt-13b --phase training --parallel tp=8,pp=2 --batch 16 --seq 2048 --mtbf-h 1000 \
@@ -47,6 +47,19 @@ const KINDS: [Kind; 12] = [
         command: "pod dgx-a100 --model llama3-8b --phase requests --parallel tp=1 --batch 8 --arrivals 2 --requests 20",
         result: "result.json",
         headline: "tokens/s",
+    },
+    Kind {
+        name: "fleet",
+        command: "pod dgx-a100 --model llama3-8b --phase requests --search --chips 8 --batch 32 --ttft-ms 500",
+        result: "result.json",
+        headline: "tokens/s",
+    },
+    Kind {
+        name: "break-even",
+        command: "break-even --arch h100 --against a100 --workload gpt13b-mlp --axis arch.memory.hbm.bandwidth_gb_per_s --from 100 \
+                  --to 4000",
+        result: "result.json",
+        headline: "9",
     },
     Kind {
         name: "explain",

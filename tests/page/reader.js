@@ -8,6 +8,9 @@ const point = (node) => node.dispatchEvent(new PointerEvent('pointerenter'));
 const says = (section) => section.querySelector('.told').textContent;
 function done() {
   check('no wider than the window', document.documentElement.scrollWidth <= document.documentElement.clientWidth);
+  const cut = [...document.querySelectorAll('svg[role=group] > text')].find((text) =>
+    text.getBoundingClientRect().right > text.ownerSVGElement.getBoundingClientRect().right + 1);
+  check(`no text of a picture is cut off${cut ? `: ${cut.textContent}` : ''}`, !cut);
   check('a name is no markup', !window.hostile && !document.querySelector('main img:not(.picture)'));
   check('every link of the contents leads somewhere', [...document.querySelectorAll('nav a')].every((a) => document.getElementById(a.hash.slice(1))));
   document.body.replaceChildren(document.createTextNode(out.join('\n')));

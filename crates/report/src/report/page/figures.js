@@ -140,8 +140,10 @@ function figures() {
 function bars(label, rows, says, text) {
   return picture((figure, W) => {
     const longest = Math.max(...rows.map((row) => pen.measureText(row.name).width));
-    const narrow = W < 560, L = narrow ? 4 : Math.min(Math.max(150, longest + 14), W * 0.45), R = 90, step = narrow ? 52 : 34;
-    const most = Math.max(1e-300, ...rows.map((row) => row.pieces.reduce((sum, p) => sum + p.value, 0)));
+    const sums = rows.map((row) => row.pieces.reduce((sum, p) => sum + p.value, 0));
+    const narrow = W < 560, L = narrow ? 4 : Math.min(Math.max(150, longest + 14), W * 0.45), step = narrow ? 52 : 34;
+    // Behind the longest bar there is room for the widest number.
+    const R = 12 + Math.max(...sums.map((sum) => pen.measureText(text(sum)).width)), most = Math.max(1e-300, ...sums);
     const svg = shape('svg', { viewBox: `0 0 ${W} ${rows.length * step + 10}`, role: 'group', 'aria-label': label });
     rows.forEach((row, at) => {
       const y = at * step + (narrow ? 22 : 6);
@@ -154,7 +156,7 @@ function bars(label, rows, says, text) {
           `${row.name}, ${piece.name}: ${piece.text}`));
         x += width;
       }
-      svg.append(shape('text', { x: x + 6, y: y + 16 }, text(row.pieces.reduce((sum, p) => sum + p.value, 0))));
+      svg.append(shape('text', { x: x + 6, y: y + 16 }, text(sums[at])));
     });
     figure.replaceChildren(roving(svg));
   });

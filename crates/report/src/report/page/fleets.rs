@@ -203,7 +203,7 @@ impl Found {
 impl Best {
     fn figures(&self) -> Vec<Figure> {
         let own = &self.replica;
-        let hours = own.chip_hours_per_million_tokens.answers;
+        let chip_s = own.chip_hours_per_million_tokens.answers * 3600.0;
         let mut figures = vec![
             Figure::high("tokens a second", "tokens/s", self.tokens_per_s),
             Figure::high("tokens a second and user", "tokens/s", own.tokens_per_s_per_user),
@@ -212,7 +212,7 @@ impl Best {
             Figure::low("time to first token, p99", "s", own.ttft_s.p99),
             Figure::low("time a token, mean", "s", own.token_s.mean),
             Figure::low("time a token, p99", "s", own.token_s.p99),
-            Figure::low("hours of a chip a million tokens of answers", "", hours),
+            Figure::low("time of a chip for a million tokens of answers", "s", chip_s),
             Figure::low("energy of a million tokens of answers", "J", own.joules_per_million_tokens.answers),
         ];
         if let Some(usd) = &own.usd_per_million_tokens {
