@@ -161,8 +161,13 @@ fn unknown_operators_and_patterns_are_shown_with_the_known_ones() {
 
 #[test]
 fn an_operator_that_fits_in_no_way_says_by_how_much() {
-    let words = ["operator `up`", "needs", "SN10 has 10.00 KiB", "short by", "graph.toml:", "help: make", "or raise"];
-    refused("chip.toml", "capacity_bytes = 524288", "capacity_bytes = 16", &words);
+    // Panels of a few columns fit nearly anywhere: four scratchpads of 16 bytes hold none.
+    let words = ["operator `up`", "needs", "SN10 has 64 bytes", "short by", "graph.toml:", "help: make", "or raise"];
+    Place::new()
+        .with("chip.toml", "columns = 40\nrows = 32", "columns = 4\nrows = 2")
+        .with("chip.toml", "tile_columns = 20\ntile_rows = 16\n", "")
+        .with("chip.toml", "capacity_bytes = 524288", "capacity_bytes = 16")
+        .refuses(&[], &words);
     let words = ["operator `gelu`", "needs 7 PCUs", "has 4", "help:"];
     Place::new()
         .with("chip.toml", "columns = 40\nrows = 32", "columns = 4\nrows = 2")

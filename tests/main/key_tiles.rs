@@ -92,7 +92,7 @@ fn tiled(chip: &Chip, workload: &Workload, (tile, tile_rows, order): (u64, u64, 
     configuration.sections[0]
         .change_nest(|nest| {
             (nest.tile_rows, nest.order, nest.block_tiles) = (tile_rows, order, 1);
-            nest.tiled_axis = Some(TiledAxis { axis, extent, tile });
+            nest.tiled_axis = Some(TiledAxis::new(axis, extent, tile));
         })
         .expect("tiles have elements");
     for stage in &mut configuration.sections[0].stages {
@@ -276,7 +276,7 @@ fn products_alone_take_tiles_of_keys() {
                     let extent = graph.axes[axis].extent;
                     other
                         .change_nest(|nest| {
-                            (nest.tiled_axis, nest.order) = (Some(TiledAxis { axis, extent, tile }), order);
+                            (nest.tiled_axis, nest.order) = (Some(TiledAxis::new(axis, extent, tile)), order);
                         })
                         .expect("tiles have elements");
                     if of.batch > 1 && order == LoopOrder::RowTileOuter {

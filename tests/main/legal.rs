@@ -27,7 +27,7 @@ const DRAWS: usize = 1_000;
 const COMPILED: usize = 300;
 
 /// Six pairs in ten are tiny, the others of random and of wide families.
-fn files(number: usize) -> (Chip, Workload) {
+pub(crate) fn files(number: usize) -> (Chip, Workload) {
     let (chip, graph) = match number % 10 {
         0..6 => small_pair(SEED, number),
         6 | 7 => {
@@ -109,11 +109,17 @@ fn may_recompute(graph: &SectionGraph<'_>) -> bool {
     })
 }
 
+/// Whether the columns and the depth of the section's product may both be cut.
+fn may_have_panels(graph: &SectionGraph<'_>) -> bool {
+    let axes = axes(graph);
+    graph.panel_axes().is_some_and(|of| axes.contains(&of.depth) && axes.contains(&of.columns))
+}
+
 fn reduces_in(section: &Section, reduction: Reduction) -> bool {
     section.stages.iter().any(|stage| stage.mapping.pk() > 1 && stage.mapping.reduction() == reduction)
 }
 
-const CHOICES: [Choice; 10] = [
+const CHOICES: [Choice; 11] = [
     Choice { name: "no cut", is_admitted: |_, _| true, is_drawn: |_, section| section.schedule.tiled_axis().is_none() },
     Choice {
         name: "columns of a result cut",
@@ -132,6 +138,11 @@ const CHOICES: [Choice; 10] = [
             let nest = section.schedule.nest();
             nest.tiled_axis.is_some() && nest.order == LoopOrder::ColumnTileOuter
         },
+    },
+    Choice {
+        name: "columns in panels",
+        is_admitted: |_, graph| may_have_panels(graph),
+        is_drawn: |_, section| section.schedule.nest().has_panels(),
     },
     Choice {
         name: "row tiles outermost",

@@ -50,6 +50,7 @@ mod packed;
 mod packed_kinds;
 mod page;
 mod pages;
+mod panels;
 mod penalties;
 mod pinned;
 mod pod;

@@ -29,11 +29,11 @@ proptest! {
         } else {
             (LoopOrder::RowTileOuter, Order::RowOuter)
         };
-        let tiled_axis = columns.map(|(extent, width)| TiledAxis { axis: 0, extent, tile: width });
+        let tiled_axis = columns.map(|(extent, width)| TiledAxis::new(0, extent, width));
         let nest = Nest { rows, tile_rows, block_tiles, tiled_axis, order: loop_order };
         let schedule = Schedule::of(&nest).expect("tiles have elements");
         let mut flow = Dataflow::default();
-        let loops = BlockNest { rows, tile_rows, block_tiles, columns, order }.add_to(&mut flow.loops);
+        let loops = BlockNest { rows, tile_rows, block_tiles, columns, panels: None, order }.add_to(&mut flow.loops);
         let once = Vec::new();
         let nests = [&loops.firing, &loops.row_tile, &loops.block_column, &loops.columns, &once];
         // A stage that reads a buffer at each level.

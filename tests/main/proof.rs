@@ -175,7 +175,8 @@ fn a_nest_of_no_possible_class_is_named() {
     let workload = workload::load(Path::new("workloads/tiny-mlp.toml"), &[], 0).unwrap();
     let mut found = certificates(&chip, &workload).unwrap().remove(0);
     assert_eq!(check(&chip, &workload, &found), Ok(()));
-    found.sections[0].nest = NestEntry { row_tiles: 1, axis: None, column_tiles: 1, column_tile_outer: false };
+    found.sections[0].nest =
+        NestEntry { row_tiles: 1, axis: None, column_tiles: 1, panels: 1, column_tile_outer: false };
     let why = check(&chip, &workload, &found).unwrap_err().0;
     assert!(why.contains("`sections[0].nest`: no class that is possible holds the nest of up"), "{why}");
 }
@@ -211,7 +212,7 @@ fn cut_as(mode: Mode, sections: &[&[&str]], words: &[&str]) {
     let (chip, workload) = tiny();
     let at = Mode::ALL.iter().position(|of| *of == mode).expect("a mode");
     let mut found = certificates(&chip, &workload).expect("certificates").remove(at);
-    let nest = NestEntry { row_tiles: 1, axis: None, column_tiles: 1, column_tile_outer: false };
+    let nest = NestEntry { row_tiles: 1, axis: None, column_tiles: 1, panels: 1, column_tile_outer: false };
     let cycles = 2 * found.cycles;
     found.sections = sections
         .iter()
@@ -270,7 +271,7 @@ fn sections_of_a_group_that_is_bounded_as_a_whole_are_checked_too() {
     }
     let chip = arch::load(Path::new("tests/cases/small.toml"), &[]).unwrap();
     let workload = text_workload(&text);
-    let nest = NestEntry { row_tiles: 1, axis: None, column_tiles: 1, column_tile_outer: false };
+    let nest = NestEntry { row_tiles: 1, axis: None, column_tiles: 1, panels: 1, column_tile_outer: false };
     let mut made = certify(&chip, &workload, Mode::Fused, &[]).unwrap();
     assert!(!made.groups[0].by_sections);
     let cycles = 2 * made.least_cycles;

@@ -135,9 +135,7 @@ fn steps_follow_any_nest() {
         let section = &configuration.sections[at];
         let graph = SectionGraph::new(&workload, &section.operators, true).expect("a pipeline");
         let cuts: Vec<Option<TiledAxis>> = std::iter::once(None)
-            .chain(
-                graph.axes.iter().enumerate().map(|(axis, of)| Some(TiledAxis { axis, extent: of.extent, tile: 48 })),
-            )
+            .chain(graph.axes.iter().enumerate().map(|(axis, of)| Some(TiledAxis::new(axis, of.extent, 48))))
             .collect();
         assert_eq!(cuts.len(), 3, "rows and columns of the weight");
         let mut tried = 0;

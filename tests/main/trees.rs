@@ -68,7 +68,7 @@ fn over_both(
     section
         .change_nest(|nest| {
             (nest.tile_rows, nest.block_tiles, nest.order) = (12, 4, order);
-            nest.tiled_axis = Some(TiledAxis { axis, extent: 1000, tile });
+            nest.tiled_axis = Some(TiledAxis::new(axis, 1000, tile));
         })
         .expect("tiles have elements");
     *section = retargeted_section(chip, workload, section, change).unwrap_or_else(|why| panic!("{why}"));

@@ -168,11 +168,9 @@ impl<'a> Amounts<'a> {
 
     /// Columns of an activation tensor that a column tile has.
     fn columns(&self, tensor: TensorId, column_tile: u64) -> u64 {
-        match (self.tiling.tiled_axis, self.tiling.column_range(column_tile)) {
-            (Some(cut), Some(range)) if self.graph.column_axis(tensor) == Some(cut.axis) => {
-                (range.end - range.start) * self.runs_of_row(tensor)
-            }
-            _ => self.graph.workload.tensors[tensor].columns,
+        match self.tiling.range_of(self.graph.column_axis(tensor), column_tile) {
+            Some(range) => (range.end - range.start) * self.runs_of_row(tensor),
+            None => self.graph.workload.tensors[tensor].columns,
         }
     }
 
@@ -186,12 +184,8 @@ impl<'a> Amounts<'a> {
     fn sum_extent(&self, tensor: TensorId, at: Iteration) -> Option<(u64, u64)> {
         let (stage, (each, word)) = self.graph.summed(tensor)?;
         let of = &self.graph.workload.tensors[self.graph.main_output(stage)];
-        let part = |axis: Option<usize>, whole: u64| match (
-            self.tiling.tiled_axis,
-            self.tiling.column_range(at.column_tile),
-        ) {
-            (Some(cut), Some(range)) if axis == Some(cut.axis) => range.end - range.start,
-            _ => whole,
+        let part = |axis: Option<usize>, whole: u64| {
+            self.tiling.range_of(axis, at.column_tile).map_or(whole, |range| range.end - range.start)
         };
         let rows = match self.graph.form(stage) {
             Some(form) if form.instances > 1 => form.m,

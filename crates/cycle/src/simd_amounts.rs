@@ -38,13 +38,14 @@ impl SimdAmounts {
         let output = &graph.workload.tensors[stage.spec.output];
         let dtype = graph.stage_dtype(index);
         let lanes = *chip.pcu.lanes.get(&dtype)?;
-        let is_cut = tiling.tiled_axis.is_some_and(|cut| graph.column_axis(stage.spec.output) == Some(cut.axis));
+        let axis = graph.column_axis(stage.spec.output);
+        let is_cut = tiling.cuts(axis);
         // Of scores, a run of keys for every head; of what the softmax makes of them, with statistics behind each.
         let keys = graph.cut_keys(tiling.tiled_axis);
         let statistics = keys.map_or(0, |keys| keys.statistics_of(stage.spec.output));
-        let columns_of = |column_tile| match tiling.column_range(column_tile) {
-            Some(range) if is_cut => (range.end - range.start) * keys.map_or(1, |keys| keys.heads),
-            _ => graph.simd_columns(index),
+        let columns_of = |column_tile| match tiling.range_of(axis, column_tile) {
+            Some(range) => (range.end - range.start) * keys.map_or(1, |keys| keys.heads),
+            None => graph.simd_columns(index),
         };
         // Slices take whole groups of columns: a row, or its heads, of a function that needs them whole; of a step of Adam
         // the elements whose new weights share a word of the result, if these come out even.

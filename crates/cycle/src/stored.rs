@@ -42,8 +42,8 @@ fn overlap(range: &Range<u64>, at: u64, size: u64) -> u64 {
     range.end.min((at + 1) * size) - range.start.max(at * size)
 }
 
-/// Columns and rows of a weight that the section works on in a column tile: those of the column tile along the axis that is cut, and
-/// all along the other.
+/// Columns and rows of a weight that the section works on in a column tile: those of the column tile, or its panel, along an axis
+/// that is cut, and all along another.
 pub(super) fn part_of_weight(
     graph: &SectionGraph<'_>,
     tiling: Tiling,
@@ -51,17 +51,14 @@ pub(super) fn part_of_weight(
     column_tile: u64,
 ) -> (Range<u64>, Range<u64>) {
     let tensor = &graph.workload.tensors[weight];
-    let part = |axis: Option<usize>, extent: u64| match (tiling.tiled_axis, tiling.column_range(column_tile)) {
-        (Some(cut), Some(range)) if axis == Some(cut.axis) => range,
-        _ => 0..extent,
-    };
+    let part = |axis: Option<usize>, extent: u64| tiling.range_of(axis, column_tile).unwrap_or(0..extent);
     (part(graph.column_axis(weight), tensor.columns), part(graph.row_axis(weight), tensor.rows))
 }
 
 /// Column tiles that a weight has: one if no axis of it is cut.
 pub(super) fn column_tiles_of_weight(graph: &SectionGraph<'_>, tiling: Tiling, weight: TensorId) -> u64 {
     let axes = [graph.column_axis(weight), graph.row_axis(weight)];
-    if tiling.tiled_axis.is_some_and(|cut| axes.contains(&Some(cut.axis))) { tiling.column_tiles() } else { 1 }
+    if axes.into_iter().any(|axis| tiling.cuts(axis)) { tiling.column_tiles() } else { 1 }
 }
 
 /// Weight rows, among the rows `k` of a column tile, that a lockstep group works on: its slice of K.

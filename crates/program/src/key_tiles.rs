@@ -52,11 +52,11 @@ impl SectionGraph<'_> {
     /// heads; of what the softmax makes, with the statistics behind each head.
     #[inline]
     pub fn columns_in(&self, cut: Option<TiledAxis>, tensor: TensorId, column_tile: u64) -> Range<u64> {
-        let Some(cut) = cut.filter(|cut| self.column_axis(tensor) == Some(cut.axis)) else {
+        let axis = self.column_axis(tensor);
+        let Some((cut, range)) = cut.and_then(|cut| Some((cut, cut.range_of(axis, column_tile)?))) else {
             return 0..self.workload.tensors[tensor].columns;
         };
-        let range = column_tile * cut.tile..cut.extent.min((column_tile + 1) * cut.tile);
-        let Some(keys) = self.cut_keys(Some(cut)) else { return range };
+        let Some(keys) = self.cut_keys(Some(cut)).filter(|_| cut.is_along(axis)) else { return range };
         keys.heads * range.start..keys.heads * range.end + keys.statistics_of(tensor)
     }
 
@@ -75,7 +75,7 @@ impl SectionGraph<'_> {
                 HeadsTile { form: GemmForm { k: tile, ..form }, statistics: keys.statistics }
             }
         };
-        (0..cut.extent.div_ceil(cut.tile)).map(of).collect()
+        (0..cut.tiles_of_panel()).map(of).collect()
     }
 
     /// The product of a stage with heads in its widest column tile, the first; `None` of other stages.

@@ -19,6 +19,7 @@ mod key_tiles;
 mod lower;
 mod mapping;
 mod nest;
+mod panels;
 mod processes;
 mod row_reduction;
 mod schedule;
@@ -42,7 +43,8 @@ pub use mapping::{
     GemmMapping, MOST_GATHERED_COLUMNS, Mapping, OutputTile, PassWork, Reduction, SimdMapping, Style, TileLists,
     k_slice,
 };
-pub use nest::{Iteration, LoopLevel, LoopOrder, Nest, RowTile, TiledAxis, Tiling};
+pub use nest::{Iteration, LoopLevel, LoopOrder, Nest, Panels, RowTile, TiledAxis, Tiling};
+pub use panels::PanelAxes;
 pub use processes::{Input, Process, ProcessFlows, ProcessGraph, ProcessKind, Streamed};
 pub use row_reduction::{Sums, Update, gradient_of, is_turned, tied_columns};
 pub use schedule::Schedule;

@@ -129,9 +129,12 @@ impl Lowering<'_> {
         let stream = &self.section.streams[index].stream;
         let tiling = self.section.schedule.tiling();
         let rows = Dim::along(Axis::Row, tiling.rows);
-        let columns = tiling.tiled_axis.map(|cut| Dim::along(Axis::Column, cut.extent));
+        let panels = tiling.tiled_axis.and_then(|cut| cut.panels);
+        let tiled = if panels.is_some() { Axis::K } else { Axis::Column };
+        let columns = tiling.tiled_axis.map(|cut| Dim::along(tiled, cut.extent));
+        let panels = panels.map(|panels| Dim::along(Axis::Column, panels.extent));
         // What is read again in every column tile does not have the tiled axis.
-        let is_reread = stream.level == LoopLevel::FIRING && stream.passes > 1;
+        let is_reread = stream.level == LoopLevel::FIRING && stream.passes > tiling.panels();
         let mut shape = Vec::new();
         match stream.level {
             LoopLevel::FIRING => {
@@ -139,13 +142,17 @@ impl Lowering<'_> {
                 shape.extend(columns.filter(|_| !is_reread));
             }
             LoopLevel::ROW_TILE => shape.push(rows),
+            LoopLevel::PANEL_ROW => {
+                shape.push(rows);
+                shape.extend(panels);
+            }
             LoopLevel::BLOCK_COLUMN => {
                 // Weights or results of a sequence, or weights that every row block reads again.
                 let of_sequence = stream.writes || stream.passes == 1;
                 shape.extend(of_sequence.then_some(rows));
-                shape.extend(columns);
+                shape.extend(panels.into_iter().chain(columns));
             }
-            LoopLevel::COLUMN => shape.extend(columns),
+            LoopLevel::COLUMN => shape.extend(panels.into_iter().chain(columns)),
             _ => {}
         }
         if shape.is_empty() {

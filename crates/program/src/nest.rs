@@ -1,4 +1,4 @@
-//! The sizes of a section's loop nest (blocks of rows, column tiles of one axis, row tiles), from which its schedule is made.
+//! The sizes of a section's loop nest (blocks of rows, panels, column tiles, row tiles), from which its schedule is made.
 
 use std::ops::Range;
 
@@ -12,8 +12,11 @@ pub enum LoopOrder {
     RowTileOuter,
 }
 
-/// One axis cut into column tiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+/// One axis cut into column tiles, and perhaps another into panels around them: column tiles are counted panel by panel.
+///
+/// With panels the tiled axis is the depth of a GEMM and the other its columns: sums of a row block and a panel stay on chip while
+/// the depth passes in column tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct TiledAxis {
     /// Index into the section's axes.
     pub axis: usize,
@@ -21,9 +24,89 @@ pub struct TiledAxis {
     pub extent: u64,
     /// Elements of a column tile (the last may be shorter).
     pub tile: u64,
+    /// The axis that is cut into panels, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub panels: Option<Panels>,
 }
 
-/// A nest of a section's schedule: something happens once at each of its points. The five that a [`Nest`] makes have names.
+/// An axis cut into panels, each of which meets all column tiles of a [`TiledAxis`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct Panels {
+    /// Index into the section's axes.
+    pub axis: usize,
+    /// Length of the axis.
+    pub extent: u64,
+    /// Elements of a panel (the last may be narrower).
+    pub width: u64,
+}
+
+impl Panels {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.extent.div_ceil(self.width)
+    }
+}
+
+impl TiledAxis {
+    /// An axis cut into column tiles, without panels.
+    pub fn new(axis: usize, extent: u64, tile: u64) -> Self {
+        Self { axis, extent, tile, panels: None }
+    }
+
+    /// Panels (one without).
+    pub fn panel_count(&self) -> u64 {
+        self.panels.map_or(1, |panels| panels.count())
+    }
+
+    /// Column tiles of a panel.
+    #[inline]
+    pub fn tiles_of_panel(&self) -> u64 {
+        self.extent.div_ceil(self.tile)
+    }
+
+    /// Column tiles of all panels.
+    pub fn column_tiles(&self) -> u64 {
+        self.panel_count() * self.tiles_of_panel()
+    }
+
+    /// Elements of the tiled axis in a column tile.
+    #[inline]
+    pub fn range(&self, column_tile: u64) -> Range<u64> {
+        let tile = if self.panels.is_some() { column_tile % self.tiles_of_panel() } else { column_tile };
+        tile * self.tile..self.extent.min((tile + 1) * self.tile)
+    }
+
+    /// Whether the tiled axis is this one.
+    #[inline]
+    pub fn is_along(&self, axis: Option<usize>) -> bool {
+        axis == Some(self.axis)
+    }
+
+    /// Whether the axis that is cut into panels is this one.
+    #[inline]
+    pub fn has_panels_of(&self, axis: Option<usize>) -> bool {
+        self.panels.is_some_and(|panels| axis == Some(panels.axis))
+    }
+
+    /// Whether column tiles or panels cut an axis.
+    #[inline]
+    pub fn cuts(&self, axis: Option<usize>) -> bool {
+        self.is_along(axis) || self.has_panels_of(axis)
+    }
+
+    /// Elements of an axis in a column tile; `None` of an axis that is not cut.
+    #[inline]
+    pub fn range_of(&self, axis: Option<usize>, column_tile: u64) -> Option<Range<u64>> {
+        if self.is_along(axis) {
+            return Some(self.range(column_tile));
+        }
+        let panels = self.panels.filter(|panels| axis == Some(panels.axis))?;
+        let panel = column_tile / self.tiles_of_panel();
+        Some(panel * panels.width..panels.extent.min((panel + 1) * panels.width))
+    }
+}
+
+/// A nest of a section's schedule: something happens once at each of its points. The six that a [`Nest`] makes have names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LoopLevel(u8);
 
@@ -38,6 +121,8 @@ impl LoopLevel {
     pub const COLUMN: Self = Self(3);
     /// Once in the section.
     pub const ONCE: Self = Self(4);
+    /// Once for each (block, panel, row tile): where nothing is cut into panels, the same as [`Self::ROW_TILE`].
+    pub const PANEL_ROW: Self = Self(5);
 
     /// Its position among the nests of the schedule.
     pub fn index(self) -> usize {
@@ -46,7 +131,10 @@ impl LoopLevel {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        ["firing", "row_tile", "block_column", "column", "once"].get(self.index()).copied().unwrap_or("own")
+        ["firing", "row_tile", "block_column", "column", "once", "panel_row"]
+            .get(self.index())
+            .copied()
+            .unwrap_or("own")
     }
 }
 
@@ -95,14 +183,29 @@ impl Tiling {
         self.rows.div_ceil(self.tile_rows)
     }
 
-    /// Column tiles of the cut axis (one without a cut).
+    /// Column tiles of all panels (one without a cut).
     pub fn column_tiles(&self) -> u64 {
-        self.tiled_axis.map_or(1, |c| c.extent.div_ceil(c.tile))
+        self.tiled_axis.map_or(1, |cut| cut.column_tiles())
     }
 
-    /// Elements of the cut axis in a column tile; `None` without a cut.
+    /// Panels (one where nothing is cut into panels).
+    pub fn panels(&self) -> u64 {
+        self.tiled_axis.map_or(1, |cut| cut.panel_count())
+    }
+
+    /// Elements of the tiled axis in a column tile; `None` without a cut.
     pub fn column_range(&self, column_tile: u64) -> Option<Range<u64>> {
-        self.tiled_axis.map(|c| column_tile * c.tile..(c.extent.min((column_tile + 1) * c.tile)))
+        self.tiled_axis.map(|cut| cut.range(column_tile))
+    }
+
+    /// Elements of an axis in a column tile; `None` of an axis that is not cut.
+    pub fn range_of(&self, axis: Option<usize>, column_tile: u64) -> Option<Range<u64>> {
+        self.tiled_axis.and_then(|cut| cut.range_of(axis, column_tile))
+    }
+
+    /// Whether column tiles or panels cut an axis.
+    pub fn cuts(&self, axis: Option<usize>) -> bool {
+        self.tiled_axis.is_some_and(|cut| cut.cuts(axis))
     }
 
     /// Rows of a row tile.
@@ -159,9 +262,19 @@ impl Nest {
         self.row_tiles().div_ceil(self.block_tiles)
     }
 
-    /// Column tiles of the cut axis (one without a cut).
+    /// Column tiles of all panels (one without a cut).
     pub fn column_tiles(&self) -> u64 {
         self.tiling().column_tiles()
+    }
+
+    /// Panels (one where nothing is cut into panels).
+    pub fn panels(&self) -> u64 {
+        self.tiling().panels()
+    }
+
+    /// Whether there are panels, of sums that stay on chip while column tiles of the depth pass.
+    pub fn has_panels(&self) -> bool {
+        self.tiled_axis.is_some_and(|cut| cut.panels.is_some())
     }
 
     /// Elements of the cut axis in a column tile; `None` without a cut.
@@ -176,6 +289,7 @@ impl Nest {
             LoopLevel::ROW_TILE => self.row_tiles(),
             LoopLevel::BLOCK_COLUMN => self.blocks() * self.column_tiles(),
             LoopLevel::COLUMN => self.column_tiles(),
+            LoopLevel::PANEL_ROW => self.row_tiles() * self.panels(),
             _ => 1,
         }
     }

@@ -304,7 +304,7 @@ impl ProcessGraph {
     /// the last of them.
     #[inline]
     pub fn due(&self, stream: StreamId, at: Iteration) -> Iteration {
-        if self.is_late[stream] { self.schedule.complete(LoopLevel::ROW_TILE, at) } else { at }
+        if self.is_late[stream] { self.schedule.complete(LoopLevel::PANEL_ROW, at) } else { at }
     }
 
     /// The number of a step among all firings: what is due first has the least.

@@ -18,6 +18,9 @@ use super::nest::{Iteration, LoopLevel, LoopOrder, Nest, TiledAxis, Tiling};
 enum Coordinate {
     Block,
     Column,
+    Panel,
+    /// Column tile within its panel.
+    TileOfPanel,
     /// Row tile within its block.
     Row,
 }
@@ -42,6 +45,8 @@ pub struct Schedule {
     tiling: Tiling,
     /// Row tiles of a block.
     block_tiles: u64,
+    /// Column tiles of a panel.
+    tiles_of_panel: u64,
     walks: Vec<Walk>,
 }
 
@@ -58,11 +63,14 @@ impl Schedule {
         };
         let &Nest { rows, tile_rows, block_tiles, tiled_axis, .. } = nest;
         let columns = tiled_axis.map(|cut| (cut.extent, cut.tile));
-        let BlockLoops { block, row, firing, row_tile, block_column, columns, .. } =
-            BlockNest { rows, tile_rows, block_tiles, columns, order }.add_to(&mut loops);
+        let panels = tiled_axis.and_then(|cut| cut.panels).map(|panels| (panels.extent, panels.width));
+        let BlockLoops { block, panel, row, firing, row_tile, panel_row, block_column, columns, .. } =
+            BlockNest { rows, tile_rows, block_tiles, columns, panels, order }.add_to(&mut loops);
         let coordinate = |id: &LoopId| match *id {
             id if id == block => Coordinate::Block,
             id if id == row => Coordinate::Row,
+            id if Some(id) == panel => Coordinate::Panel,
+            _ if panel.is_some() => Coordinate::TileOfPanel,
             _ => Coordinate::Column,
         };
         let due = firing.clone();
@@ -72,9 +80,10 @@ impl Schedule {
             let others = (0..due.len()).filter(|&level| !walked.contains(&due[level])).collect();
             Ok(Walk { loops: walked, domain, coordinates, others })
         };
-        let nests = [firing, row_tile, block_column, columns, Vec::new()];
+        let nests = [firing, row_tile, block_column, columns, Vec::new(), panel_row];
         let walks = nests.into_iter().map(walk).collect::<Result<_, _>>()?;
-        Ok(Self { tiling: nest.tiling(), block_tiles, walks, loops })
+        let tiles_of_panel = tiled_axis.map_or(1, |cut| cut.tiles_of_panel());
+        Ok(Self { tiling: nest.tiling(), block_tiles, tiles_of_panel, walks, loops })
     }
 
     /// The nest of row blocks, column tiles and row tiles that it was made of; without column tiles in the one order there is.
@@ -150,6 +159,9 @@ impl Schedule {
             match coordinate {
                 Coordinate::Block => step.block = point.get(level),
                 Coordinate::Column => step.column_tile = point.get(level),
+                // The panel comes before its column tiles in every nest.
+                Coordinate::Panel => step.column_tile = point.get(level) * self.tiles_of_panel,
+                Coordinate::TileOfPanel => step.column_tile += point.get(level),
                 Coordinate::Row => in_block = point.get(level),
             }
         }
@@ -163,6 +175,8 @@ impl Schedule {
             let index = match coordinate {
                 Coordinate::Block => at.block,
                 Coordinate::Column => at.column_tile,
+                Coordinate::Panel => at.column_tile / self.tiles_of_panel,
+                Coordinate::TileOfPanel => at.column_tile % self.tiles_of_panel,
                 Coordinate::Row => at.row_tile - at.block * self.block_tiles,
             };
             point.set(level, index);
@@ -267,17 +281,27 @@ impl Schedule {
         (0..level).filter(|outer| !walked.contains(outer)).all(|outer| one.get(outer) == other.get(outer))
     }
 
-    /// Whether a loop of the walk of all firings runs over the column tiles.
+    /// Whether a loop of the walk of all firings runs over column tiles or panels.
     pub fn is_over_columns(&self, level: usize) -> bool {
-        self.due().coordinates[level] == Coordinate::Column
+        matches!(self.due().coordinates[level], Coordinate::Column | Coordinate::Panel | Coordinate::TileOfPanel)
     }
 
-    /// Row tiles in an iteration of a loop of the walk of all firings; `None` of a loop over column tiles.
+    /// Whether a loop of the walk of all firings runs over panels.
+    pub fn is_over_panels(&self, level: usize) -> bool {
+        self.due().coordinates[level] == Coordinate::Panel
+    }
+
+    /// Column tiles of a panel; all where nothing is cut into panels.
+    pub fn tiles_of_panel(&self) -> u64 {
+        self.tiles_of_panel
+    }
+
+    /// Row tiles in an iteration of a loop of the walk of all firings; `None` of a loop over column tiles or panels.
     pub fn row_tiles_of(&self, level: usize) -> Option<u64> {
         match self.due().coordinates[level] {
             Coordinate::Block => Some(self.block_tiles),
             Coordinate::Row => Some(1),
-            Coordinate::Column => None,
+            Coordinate::Column | Coordinate::Panel | Coordinate::TileOfPanel => None,
         }
     }
 
@@ -299,13 +323,15 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nest::Panels;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn ordinal_inverts_step(rows in 1u64..200, tile_rows in 1u64..50, block_tiles in 1u64..8, extent in 1u64..60, tile in 1u64..60, shape in 0..3) {
-            let order = if shape == 0 { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
-            let tiled_axis = (shape < 2).then_some(TiledAxis { axis: 3, extent, tile });
+        fn ordinal_inverts_step(rows in 1u64..200, tile_rows in 1u64..50, block_tiles in 1u64..8, extent in 1u64..60, tile in 1u64..60, width in 1u64..20, shape in 0..5) {
+            let order = if shape % 2 == 0 { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
+            let panels = (shape > 2).then_some(Panels { axis: 4, extent: 20, width });
+            let tiled_axis = (shape != 2).then_some(TiledAxis { panels, ..TiledAxis::new(3, extent, tile) });
             let order = if tiled_axis.is_some() { order } else { LoopOrder::ColumnTileOuter };
             let nest = Nest { rows, tile_rows, block_tiles, tiled_axis, order };
             let schedule = Schedule::of(&nest).expect("tiles have elements");
@@ -338,7 +364,10 @@ mod tests {
                 rows_seen += schedule.tiling().rows_of(step.row_tile);
             }
             prop_assert_eq!(rows_seen, rows * schedule.tiling().column_tiles());
-            for level in [LoopLevel::ROW_TILE, LoopLevel::BLOCK_COLUMN, LoopLevel::COLUMN, LoopLevel::ONCE] {
+            let others =
+                [LoopLevel::ROW_TILE, LoopLevel::BLOCK_COLUMN, LoopLevel::COLUMN, LoopLevel::ONCE, LoopLevel::PANEL_ROW];
+            for level in others {
+                prop_assert_eq!(schedule.count(level), nest.count(level));
                 for n in 0..schedule.count(level) {
                     let begins = schedule.step(level, n);
                     let ends = schedule.complete(level, begins);

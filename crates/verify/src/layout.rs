@@ -100,11 +100,9 @@ impl<'a> Layout<'a> {
         }
         let tensor = &self.workload.tensors[weight];
         let kept = Kept::new(tensor.mask.as_deref());
-        let cut = self
-            .tiling
-            .tiled_axis
-            .filter(|cut| [self.graph.row_axis(weight), self.graph.column_axis(weight)].contains(&Some(cut.axis)));
-        let (count, found) = (cut.map_or(1, |_| self.tiling.column_tiles()), s.tiles.len() as u64);
+        let axes = [self.graph.row_axis(weight), self.graph.column_axis(weight)];
+        let is_cut = axes.into_iter().any(|axis| self.tiling.cuts(axis));
+        let (count, found) = (if is_cut { self.tiling.column_tiles() } else { 1 }, s.tiles.len() as u64);
         if found != count {
             return Err(format!("its output tiles are for {found} column tiles, its weight has {count}"));
         }
@@ -170,10 +168,8 @@ impl<'a> Layout<'a> {
     pub(super) fn k_rows(&self, stage: StageId, column_tile: u64, group: u64) -> Range<u64> {
         let s = &self.section.stages[stage];
         let Some(weight) = s.spec.weight else { return 0..0 };
-        let all = match (self.tiling.column_range(column_tile), self.tiling.tiled_axis) {
-            (Some(range), Some(cut)) if self.graph.row_axis(weight) == Some(cut.axis) => range,
-            _ => 0..self.workload.tensors[weight].rows,
-        };
+        let cut = self.tiling.range_of(self.graph.row_axis(weight), column_tile);
+        let all = cut.unwrap_or(0..self.workload.tensors[weight].rows);
         k_slice(&all, s.mapping.k_slice(group), s.mapping.pk(), self.graph.k_grain(stage))
     }
 
@@ -382,6 +378,9 @@ impl<'a> Layout<'a> {
         match buffer.spec.level {
             LoopLevel::FIRING => format!("row tile {}, column tile {}", at.row_tile, at.column_tile),
             LoopLevel::ROW_TILE => format!("row tile {}", at.row_tile),
+            LoopLevel::PANEL_ROW => {
+                format!("row tile {}, panel {}", at.row_tile, at.column_tile / self.schedule.tiles_of_panel())
+            }
             LoopLevel::BLOCK_COLUMN => format!("row block {}, column tile {}", at.block, at.column_tile),
             LoopLevel::COLUMN => format!("column tile {}", at.column_tile),
             _ => "the whole weight".to_owned(),

@@ -16,8 +16,8 @@ use rdusim_cost::cost::{StageWork, TileTables, chain};
 use rdusim_graph::arch::{Chip, TierId};
 use rdusim_graph::workload::Workload;
 use rdusim_program::{
-    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, HeadsTile, LoopLevel, Mapping, Nest, Reduction,
-    RowTile, Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, tensor_tiers,
+    Buffer, BufferId, BufferSpec, Configuration, Fabric, GemmMapping, HeadsTile, LoopLevel, Mapping, Nest, Panels,
+    Reduction, RowTile, Section, SectionGraph, SimdMapping, Stage, StageId, Style, TiledAxis, tensor_tiers,
 };
 
 /// The configuration `of` of a graph, on `workload`: the same graph with smaller dimensions.
@@ -209,14 +209,24 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
 
 /// As many column tiles of the same axis, as far as blocks of masks allow; the last as short or whole as it was.
 fn column_tiles(graph: &SectionGraph<'_>, of: TiledAxis) -> Option<TiledAxis> {
-    let axis = graph.axes.get(of.axis)?;
-    let count = of.extent.div_ceil(of.tile);
+    let tile = tile_of(graph, of.axis, (of.extent, of.tile))?;
+    let cut = TiledAxis::new(of.axis, graph.axes[of.axis].extent, tile);
+    let Some(was) = of.panels else { return Some(cut) };
+    let width = tile_of(graph, was.axis, (was.extent, was.width))?;
+    let panels = Some(Panels { axis: was.axis, extent: graph.axes[was.axis].extent, width });
+    let cut = TiledAxis { panels, ..cut };
+    graph.may_have_panels_of(&cut).then_some(cut)
+}
+
+/// The width of tiles of which an axis has as many as one of `extent` elements had of `tile`; the last as short or whole as it was.
+fn tile_of(graph: &SectionGraph<'_>, axis: usize, (extent, tile): (u64, u64)) -> Option<u64> {
+    let axis = graph.axes.get(axis)?;
+    let count = extent.div_ceil(tile);
     let even = axis.extent.div_ceil(count).next_multiple_of(axis.grain);
-    let was_ragged = !of.extent.is_multiple_of(of.tile);
+    let was_ragged = !extent.is_multiple_of(tile);
     let widths = || (even..axis.extent).step_by(axis.grain as usize).take(8).chain([even]);
     let equal = |&width: &u64| axis.extent.is_multiple_of(width) != was_ragged && axis.extent.div_ceil(width) == count;
-    let width = widths().find(equal).unwrap_or(even).min(axis.extent);
-    Some(TiledAxis { axis: of.axis, extent: axis.extent, tile: width })
+    Some(widths().find(equal).unwrap_or(even).min(axis.extent))
 }
 
 fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) -> Option<IndexVec<StageId, Mapping>> {
@@ -243,10 +253,8 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
                 return Some(Mapping::Gemm(GemmMapping { pm, pn, multicast_width: pn, streams, ..m }));
             }
             let weight = graph.stages[s].weight?;
-            let columns = match nest.column_range(0).zip(nest.tiled_axis) {
-                Some((range, cut)) if graph.column_axis(weight) == Some(cut.axis) => range.end - range.start,
-                _ => graph.workload.tensors[weight].columns,
-            };
+            let cut = nest.tiling().range_of(graph.column_axis(weight), 0);
+            let columns = cut.map_or(graph.workload.tensors[weight].columns, |range| range.end - range.start);
             let tiles = columns.div_ceil(shape.column_grain);
             if m.multicast_width == m.pn {
                 let pn = m.pn.min(tiles);
@@ -260,7 +268,7 @@ fn mappings(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, of: &Section) ->
         Mapping::Simd(m) => {
             let output = graph.stages[s].output;
             let lanes = *chip.pcu.lanes.get(&graph.stage_dtype(s))?;
-            let columns = if nest.tiled_axis.is_some_and(|cut| graph.column_axis(output) == Some(cut.axis)) {
+            let columns = if nest.tiling().cuts(graph.column_axis(output)) {
                 let first = graph.columns_in(nest.tiled_axis, graph.stages[s].activations[0], 0);
                 first.end - first.start
             } else {

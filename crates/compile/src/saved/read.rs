@@ -14,13 +14,15 @@ use rdusim_graph::arch::{Chip, Coordinate, TierId};
 use rdusim_graph::workload::{OperatorId, TensorId, Workload, kernels_with_epilogues};
 use rdusim_program::verifier::{self, Fault, Place};
 use rdusim_program::{
-    BufferId, BufferRole, Configuration, Fabric, FlowId, LoopLevel, LoopOrder, Nest, Part, PcuId, Piece, PmuId,
+    BufferId, BufferRole, Configuration, Fabric, FlowId, LoopLevel, LoopOrder, Nest, Panels, Part, PcuId, Piece, PmuId,
     Section, SectionGraph, StageId, StreamId, TiledAxis, fingerprint,
 };
 
 use super::SCHEMA;
 use super::names::{self, FlowContext, PARTIAL_FIFO};
-use super::spec::{BufferSpec, FileSpec, NestSpec, OwnerSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec};
+use super::spec::{
+    BufferSpec, FileSpec, NestSpec, OwnerSpec, PanelsSpec, PartSpec, RouteSpec, RunSpec, SectionSpec, StreamSpec,
+};
 
 /// Reads a saved file: the configurations of `modes`, in that order.
 ///
@@ -318,11 +320,23 @@ impl Reader<'_> {
                 };
                 debug_assert!(axis < graph.axes.len(), "{name:?}");
                 let tile = count("tiled_axis.tile", &cut.get_ref().tile)?;
-                Some(TiledAxis { axis, extent: graph.axes[axis].extent, tile })
+                let panels = cut.get_ref().panels.as_ref().map(|of| self.panels(of.get_ref(), graph)).transpose()?;
+                Some(TiledAxis { panels, ..TiledAxis::new(axis, graph.axes[axis].extent, tile) })
             }
         };
         let (tile_rows, block_tiles) = (count("tile_rows", &spec.tile_rows)?, count("block_tiles", &spec.block_tiles)?);
         Ok(Nest { rows: graph.rows, tile_rows, block_tiles, tiled_axis, order })
+    }
+
+    fn panels(&self, spec: &PanelsSpec, graph: &SectionGraph<'_>) -> Result<Panels, Diagnostic> {
+        let name = &spec.columns_of;
+        let axis = graph.column_axis(self.tensor("tiled_axis.panels.columns_of", name)?);
+        let Some(axis) = axis else {
+            let title = format!("the section has no axis along `{}` that can be cut into panels", name.get_ref());
+            return Err(self.error(name.span(), title, "an operator needs it whole, or none has it"));
+        };
+        let width = self.source.count("runs.sections.nest.tiled_axis.panels.width", &spec.width, 1..=1 << 40)?;
+        Ok(Panels { axis, extent: graph.axes[axis].extent, width })
     }
 
     fn pcu(&self, at: &Spanned<[u32; 2]>) -> Result<PcuId, Diagnostic> {
@@ -338,9 +352,15 @@ impl Reader<'_> {
     }
 
     fn level(&self, field: &str, word: &Spanned<String>) -> Result<LoopLevel, Diagnostic> {
-        let known =
-            [LoopLevel::FIRING, LoopLevel::ROW_TILE, LoopLevel::BLOCK_COLUMN, LoopLevel::COLUMN, LoopLevel::ONCE];
-        let words = ["firing", "row_tile", "block_column", "column", "once"];
+        let known = [
+            LoopLevel::FIRING,
+            LoopLevel::ROW_TILE,
+            LoopLevel::PANEL_ROW,
+            LoopLevel::BLOCK_COLUMN,
+            LoopLevel::COLUMN,
+            LoopLevel::ONCE,
+        ];
+        let words = ["firing", "row_tile", "panel_row", "block_column", "column", "once"];
         self.source.keyword(field, word, &words).map(|index| known[index])
     }
 

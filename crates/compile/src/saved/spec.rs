@@ -65,6 +65,15 @@ pub(super) struct TiledAxisSpec {
     pub(super) columns_of: Option<Spanned<String>>,
     pub(super) rows_of: Option<Spanned<String>>,
     pub(super) tile: Spanned<Count>,
+    pub(super) panels: Option<Spanned<Table<PanelsSpec>>>,
+}
+
+/// `panels` of a tiled axis.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PanelsSpec {
+    pub(super) columns_of: Spanned<String>,
+    pub(super) width: Spanned<Count>,
 }
 
 /// `[[runs.sections.stages]]`

@@ -102,8 +102,13 @@ impl Writer<'_> {
         let Nest { tile_rows, block_tiles, order, tiled_axis, .. } = section.schedule.nest();
         let cut = tiled_axis.and_then(|cut| {
             let graph = SectionGraph::new(self.workload, &section.operators, section.operators.len() > 1)?;
+            let panels = cut.panels.and_then(|panels| {
+                let of = self.workload.tensors.ids().find(|&t| graph.column_axis(t) == Some(panels.axis))?;
+                Some(format!(", panels = {{ columns_of = {}, width = {} }}", self.tensor(of), panels.width))
+            });
+            let panels = panels.unwrap_or_default();
             let along = |side: &str, tensor| {
-                format!(", tiled_axis = {{ {side} = {}, tile = {} }}", self.tensor(tensor), cut.tile)
+                format!(", tiled_axis = {{ {side} = {}, tile = {}{panels} }}", self.tensor(tensor), cut.tile)
             };
             let mut ids = self.workload.tensors.ids();
             let columns = ids.find(|&tensor| graph.column_axis(tensor) == Some(cut.axis));

@@ -6,6 +6,7 @@
 pub mod lattice;
 mod mask;
 pub mod nests;
+mod panels;
 pub(crate) mod path;
 pub mod section;
 pub mod stage;

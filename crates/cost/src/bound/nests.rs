@@ -1,10 +1,10 @@
 //! The classes of loop nests that a section may have: boxes over loop order, tiled axis, column tiles and row tiles.
 //!
 //! The boxes of a section are disjoint and cover every nest: a nest has no tiled axis or one, one of two orders, and a number
-//! of row tiles and of column tiles, each in one of [`CLASSES`]. Residency, split-K and the allocation of PCUs are free in every box:
+//! of row tiles and of column tiles, each in one of [`CLASSES`], or panels of columns around several column tiles of the depth. Residency, split-K and the allocation of PCUs are free in every box:
 //! its bound holds for all of them.
 
-use rdusim_program::{LoopOrder, Nest, SectionGraph};
+use rdusim_program::{LoopOrder, Nest, PanelAxes, SectionGraph};
 
 /// Numbers of tiles of each class, from and to.
 const CLASSES: [Range; 6] = [
@@ -18,6 +18,9 @@ const CLASSES: [Range; 6] = [
 
 /// Any number of tiles.
 pub const ANY: Range = Range { least: 1, most: u64::MAX };
+
+/// More than one tile.
+const SEVERAL: Range = Range { least: 2, most: u64::MAX };
 
 /// A range of numbers of tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +65,15 @@ pub enum Columns {
     RowTileOuter(usize, Range),
     /// `for block { for column tile { for row tile } }` over an axis.
     ColumnTileOuter(usize, Range),
+    /// `for block { for panel { for column tile { for row tile } } }`: panels of a product's columns, column tiles of its depth.
+    Panels {
+        /// The columns and the depth.
+        axes: PanelAxes,
+        /// Panels.
+        panels: Range,
+        /// Column tiles of a panel.
+        tiles: Range,
+    },
 }
 
 /// What boxes know of a nest.
@@ -71,6 +83,8 @@ pub(crate) struct NestCounts {
     /// Axis that is cut into column tiles.
     pub(crate) axis: Option<usize>,
     pub(crate) column_tiles: u64,
+    /// Panels of another axis around the column tiles.
+    pub(crate) panels: u64,
     /// Column tiles are outside the row tiles.
     pub(crate) column_tile_outer: bool,
 }
@@ -81,6 +95,7 @@ impl From<&Nest> for NestCounts {
             row_tiles: nest.row_tiles(),
             axis: nest.tiled_axis.map(|cut| cut.axis),
             column_tiles: nest.column_tiles(),
+            panels: nest.panels(),
             column_tile_outer: nest.order == LoopOrder::ColumnTileOuter,
         }
     }
@@ -111,16 +126,30 @@ impl NestBox {
             }
         }
         let classes = CLASSES.into_iter().filter(|class| class.least <= graph.rows && class.most >= graph.sequences());
-        columns
+        let plain = columns
             .iter()
-            .flat_map(|&columns| classes.clone().map(move |row_tiles| Self { columns, row_tiles, row_blocks: ANY }))
-            .collect()
+            .flat_map(|&columns| classes.clone().map(move |row_tiles| Self { columns, row_tiles, row_blocks: ANY }));
+        // What counts of panels is their number: memory takes longest where they are worth it.
+        let several = || CLASSES.into_iter().filter(|class| class.least > 1);
+        let in_panels = graph.panel_axes().into_iter().flat_map(|axes| {
+            let of = move |panels| Columns::Panels { axes, panels, tiles: SEVERAL };
+            several().filter(move |class| class.least <= graph.axes[axes.columns].extent).map(of)
+        });
+        let in_panels = in_panels.map(|columns| Self { columns, row_tiles: ANY, row_blocks: ANY });
+        plain.chain(in_panels).collect()
     }
 
     /// Whether a nest with these counts is one of the box.
     pub(crate) fn contains(&self, nest: NestCounts) -> bool {
         let axis = nest.axis.filter(|_| nest.column_tiles > 1);
         let columns = match self.columns {
+            Columns::Panels { axes, panels, tiles } => {
+                axis == Some(axes.depth)
+                    && nest.panels > 1
+                    && panels.contains(nest.panels)
+                    && tiles.contains(nest.column_tiles / nest.panels)
+            }
+            _ if nest.panels > 1 => false,
             Columns::Whole => axis.is_none(),
             Columns::RowTileOuter(along, tiles) => {
                 axis == Some(along) && !nest.column_tile_outer && tiles.contains(nest.column_tiles)
@@ -142,6 +171,10 @@ impl NestBox {
             }
             Columns::ColumnTileOuter(axis, tiles) => {
                 format!("{} column tiles of axis {axis}, in each {rows}", tiles.words())
+            }
+            Columns::Panels { axes: PanelAxes { depth, columns }, panels, tiles } => {
+                let panels = format!("{} panels of axis {columns}", panels.words());
+                format!("{panels}, in each {} column tiles of axis {depth}, in each {rows}", tiles.words())
             }
         }
     }

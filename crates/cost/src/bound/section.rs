@@ -85,20 +85,30 @@ const WHOLE: Share = (1, 1);
 
 /// A section as its floors see it: what its stages must work and what memory must move.
 pub struct SectionBound<'a> {
-    chip: &'a Chip,
-    graph: &'a SectionGraph<'a>,
-    stages: IndexVec<StageId, StageFloor>,
-    tiers: &'a [TierId],
+    pub(super) chip: &'a Chip,
+    pub(super) graph: &'a SectionGraph<'a>,
+    pub(super) stages: IndexVec<StageId, StageFloor>,
+    pub(super) tiers: &'a [TierId],
     /// Compulsory bytes of each tier.
-    bytes: Vec<u64>,
+    pub(super) bytes: Vec<u64>,
 }
 
 /// A stage needs `work` PCU-cycles in what is left of the section's time beside `beside` cycles.
 #[derive(Debug, Clone, Copy)]
-struct Need {
-    stage: StageId,
-    beside: u64,
-    work: u64,
+pub(super) struct Need {
+    pub(super) stage: StageId,
+    pub(super) beside: u64,
+    pub(super) work: u64,
+}
+
+/// What all column tiles of an axis read whole.
+#[derive(Debug, Clone, Copy)]
+struct WholeOperand {
+    /// Where it comes from off chip, and the bytes of a row.
+    tensor: TensorId,
+    row_bytes: u64,
+    /// Bytes of a row of it, or of what it is made of, if that is less.
+    kept_row_bytes: u64,
 }
 
 impl<'a> SectionBound<'a> {
@@ -121,6 +131,7 @@ impl<'a> SectionBound<'a> {
             Columns::Whole => self.weights_on_chip(of.row_tiles, None, prefetched),
             Columns::RowTileOuter(axis, tiles) => self.weights_on_chip(of.row_tiles, Some((axis, tiles)), prefetched),
             Columns::ColumnTileOuter(..) => self.column_tiles_outer(of, prefetched),
+            Columns::Panels { axes, panels, tiles } => self.in_panels(axes, [panels, tiles], of.row_tiles, prefetched),
         });
         Some(Floor { alone: alone?, prefetched: prefetched?.min(alone?) })
     }
@@ -185,11 +196,31 @@ impl<'a> SectionBound<'a> {
         let k_cut = |stage: &StageId| self.along(*stage, axis) == Along::Depth;
         let sums: u64 = self.stages.ids().filter(k_cut).map(|stage| self.stages[stage].sums_bytes()).sum();
         let kept = sums + self.waiting_bytes(axis);
-        let residency = [true, false].map(|resident| {
-            let held = if resident { self.weight_bytes(&|_| WHOLE) } else { off };
+        // Of the weights along the axis a column tile lies on chip at least.
+        let one_tile = self.weight_bytes(&|stage| match self.along(stage, axis) {
+            Along::Off => WHOLE,
+            Along::Columns | Along::Depth => (1, tiles.most.min(extent)),
+        });
+        let operand = self.operand_of_columns(axis);
+        let choices = [(true, true), (true, false), (false, true), (false, false)];
+        let residency = choices.map(|(resident, keeps_operand)| {
+            let held = if resident { self.weight_bytes(&|_| WHOLE) } else { one_tile.max(off) };
             if held > sram {
                 return None;
             }
+            // What all column tiles of a block read stays for the block, or is read again in each of them.
+            let (kept, times) = match &operand {
+                Some(of) if keeps_operand => (kept + of.kept_row_bytes, 1),
+                // So few column tiles that the weights of one lie on chip.
+                Some(_) if !resident => (kept, tiles.least.max(self.fewest_tiles(axis, sram))),
+                Some(_) => (kept, tiles.least),
+                None => (kept, 1),
+            };
+            if times > tiles.most {
+                return None;
+            }
+            let most_rows = (sram - held).checked_div(kept).unwrap_or(u64::MAX).min(graph.rows);
+            let fewest_blocks = if most_rows == 0 { return None } else { graph.rows.div_ceil(most_rows) };
             let of_block = |&(from, to): &(u64, u64)| {
                 let is_one = from == to;
                 // The first of b blocks has a b-th of the rows at least, and less than a part in b - 1 where there are several.
@@ -205,12 +236,17 @@ impl<'a> SectionBound<'a> {
                 }
                 let (from, to): (Share, Share) = ((from, 8), (to, 8));
                 let rows = (graph.rows * from.0).div_ceil(8).max(1);
-                if held + rows.saturating_mul(kept) > sram {
+                if held + rows.saturating_mul(kept) > sram || is_one && fewest_blocks > 1 {
                     return None;
                 }
                 let mut again = vec![0u64; self.bytes.len()];
+                if let Some(WholeOperand { tensor, row_bytes, .. }) = operand {
+                    again[self.tiers[tensor.index()].index()] +=
+                        (times - 1).saturating_mul(row_bytes).saturating_mul(graph.rows);
+                }
                 if !resident {
                     let blocks = if is_one { 1 } else { 8u64.div_ceil(to.0).max(2).max(row_blocks.least) };
+                    let blocks = blocks.max(fewest_blocks);
                     // Sequences read their own once.
                     let is_shared = |stage: StageId| graph.form(stage).is_none_or(|form| form.instances == 1);
                     let is_read_again = |stage: StageId| self.along(stage, axis) != Along::Off && is_shared(stage);
@@ -231,6 +267,46 @@ impl<'a> SectionBound<'a> {
             BLOCKS.iter().filter_map(of_block).min()
         });
         residency.into_iter().flatten().min()
+    }
+
+    /// Of what stages along the columns of an axis read whole in every column tile, what takes most to keep. What a stage makes of one
+    /// operand may be made again instead of kept, and so on back to where it comes from off chip.
+    fn operand_of_columns(&self, axis: usize) -> Option<WholeOperand> {
+        let (graph, tensors) = (self.graph, &self.graph.workload.tensors);
+        let is_plain = |tensor: TensorId| {
+            let of = &tensors[tensor];
+            let is_of_rows = of.rows == graph.rows && graph.column_axis(tensor) != Some(axis);
+            is_of_rows && of.view.is_none() && of.mask.is_none() && of.window().is_none()
+        };
+        let row_bytes = |tensor: TensorId| tensors[tensor].columns * tensors[tensor].dtype.bytes();
+        let from_off_chip = |mut tensor: TensorId| {
+            let mut kept_row_bytes = u64::MAX;
+            loop {
+                if !is_plain(tensor) {
+                    return None;
+                }
+                kept_row_bytes = kept_row_bytes.min(row_bytes(tensor));
+                let Some(producer) = graph.producer(tensor) else {
+                    return Some(WholeOperand { tensor, row_bytes: row_bytes(tensor), kept_row_bytes });
+                };
+                let spec = &graph.stages[producer];
+                let &[operand] = spec.activations.as_slice() else { return None };
+                (spec.sums.is_none() && spec.sequence.is_none()).then_some(())?;
+                tensor = operand;
+            }
+        };
+        let of_stage = |(stage, spec): (StageId, &'a StageSpec)| {
+            let walks = self.along(stage, axis) == Along::Columns;
+            spec.activations.iter().copied().filter(move |_| walks)
+        };
+        let read = graph.stages.iter_enumerated().flat_map(of_stage);
+        read.filter_map(from_off_chip).max_by_key(|operand| operand.kept_row_bytes)
+    }
+
+    /// Column tiles of an axis, at least, where the weights of one lie in so many bytes.
+    fn fewest_tiles(&self, axis: usize, sram: u64) -> u64 {
+        let along = self.weight_bytes(&|stage| if self.along(stage, axis) == Along::Off { (0, 1) } else { WHOLE });
+        along.div_ceil(sram.max(1)).max(1)
     }
 
     /// What the stages need in row blocks of a part of the rows.
@@ -280,7 +356,7 @@ impl<'a> SectionBound<'a> {
     }
 
     /// The least time in which the PCUs that the stages need are no more than the chip has; no less than `least`.
-    fn least_time(&self, needs: &[Need], least: u64) -> Option<u64> {
+    pub(super) fn least_time(&self, needs: &[Need], least: u64) -> Option<u64> {
         let pcus = self.chip.pcus();
         let units: u64 = self.stages.iter().map(|stage| stage.unit).sum();
         if units > pcus {
@@ -482,7 +558,7 @@ impl<'a> SectionBound<'a> {
     }
 
     /// Cycles in which memory moves what must be moved, and more.
-    fn memory(&self, more: &[u64], prefetched: bool) -> u64 {
+    pub(super) fn memory(&self, more: &[u64], prefetched: bool) -> u64 {
         let bytes: Vec<u64> = self.bytes.iter().zip(more).map(|(&a, &b)| a.saturating_add(b)).collect();
         let bytes = if prefetched { self.without_weights(&bytes) } else { bytes };
         moving_cycles(self.chip, &bytes).saturating_add(self.latency())
@@ -502,7 +578,7 @@ impl<'a> SectionBound<'a> {
     }
 
     /// Cycles that pass before the first bytes are there.
-    fn latency(&self) -> u64 {
+    pub(super) fn latency(&self) -> u64 {
         self.chip.memory.ids().map(|tier| self.chip.tier_latency_cycles(tier)).min().unwrap_or(0)
     }
 }

@@ -13,8 +13,9 @@ use super::tiles::Tile;
 pub struct TileTable {
     /// Tiles of each column tile.
     pub column_tiles: Vec<Vec<Tile>>,
-    /// Whether tile `i` is the same columns in every column tile (the K axis is cut, not the columns).
-    pub same_columns: bool,
+    /// So many column tiles in a row have the same columns as tile `i`, and the same group keeps them: those of slices of K, and of
+    /// all depths of a panel.
+    pub same_columns: usize,
 }
 
 /// Which lockstep group does which tiles: `groups[column_tile][group]` lists tile indices.
@@ -27,8 +28,9 @@ pub fn assign(table: &TileTable, groups: u64, cycles: impl Fn(&Tile) -> u64) -> 
     if groups == 1 {
         return table.column_tiles.iter().map(|tiles| vec![(0..index_u32(tiles.len())).collect()]).collect();
     }
-    if table.same_columns && table.column_tiles.len() > 1 {
-        return assign_over_groups(table, groups, cycles);
+    if table.same_columns > 1 && table.column_tiles.len() > 1 {
+        let of_columns = |tiles: &[Vec<Tile>]| assign_over_groups(tiles, groups, &cycles);
+        return table.column_tiles.chunks(table.same_columns).flat_map(of_columns).collect();
     }
     table
         .column_tiles
@@ -55,10 +57,10 @@ fn longest_first(costs: &[u64]) -> Vec<u32> {
     order
 }
 
-fn assign_over_groups(table: &TileTable, groups: usize, cycles: impl Fn(&Tile) -> u64) -> Assignment {
-    let column_tiles = table.column_tiles.len();
-    let count = table.column_tiles[0].len();
-    let cost = |t: usize, c: usize| cycles(&table.column_tiles[c][t]);
+fn assign_over_groups(tiles: &[Vec<Tile>], groups: usize, cycles: impl Fn(&Tile) -> u64) -> Assignment {
+    let column_tiles = tiles.len();
+    let count = tiles[0].len();
+    let cost = |t: usize, c: usize| cycles(&tiles[c][t]);
     let totals: Vec<u64> = (0..count).map(|t| (0..column_tiles).map(|c| cost(t, c)).sum()).collect();
     let mut loads = vec![0u64; groups * column_tiles];
     let mut sums = vec![0u64; groups];
@@ -135,7 +137,7 @@ mod tests {
                 )
             })
             .collect();
-        let table = TileTable { column_tiles, same_columns: true };
+        let table = TileTable { same_columns: column_tiles.len(), column_tiles };
         let assignment = assign(&table, 27, |t| t.k);
         let mut seen: Vec<u32> = assignment[0].iter().flatten().copied().collect();
         seen.sort_unstable();

@@ -61,7 +61,7 @@ impl SampledWork {
             let lists = lists.iter().take(index(groups));
             executed.push(lists.map(|list| executed_of(mask, &passes, list, mapping.multicast_width)).collect());
         }
-        let (ranges, _) = weight_ranges(graph, tiling.tiled_axis, stage);
+        let ranges = weight_ranges(graph, tiling.tiled_axis, stage);
         let of_slices = |(_, k): (Range<u64>, Range<u64>)| {
             let depth = |slice| {
                 let k = k_slice(&k, slice, mapping.pk, graph.k_grain(stage));

@@ -58,6 +58,11 @@ impl Classes {
                 all.steps.retain(|(step, _)| step.column_tile + 1 == column_tiles);
                 all
             }
+            LoopLevel::PANEL_ROW => {
+                let mut all = Self::of_firings(schedule, different);
+                all.steps.retain(|(step, _)| (step.column_tile + 1).is_multiple_of(schedule.tiles_of_panel()));
+                all
+            }
             LoopLevel::BLOCK_COLUMN | LoopLevel::COLUMN => {
                 let times = schedule.count(level) / column_tiles;
                 let steps = (0..column_tiles)

@@ -24,7 +24,8 @@ pub struct StageWork {
     /// Of causal attention, the shape of its products.
     causal: Option<GemmForm>,
     tiling: Tiling,
-    along_cut: bool,
+    /// The axis of the columns of its result, if column tiles or panels cut it.
+    cut_columns: Option<usize>,
     /// Of a stage that adds up over rows, its part of the result.
     reducer: Option<Reducer>,
     /// Of the gradient of a sparse weight, what its firings execute.
@@ -103,7 +104,7 @@ impl StageWork {
             work: work.to_vec(),
             causal,
             tiling,
-            along_cut: tiling.tiled_axis.is_some_and(|c| graph.column_axis(spec.output) == Some(c.axis)),
+            cut_columns: graph.column_axis(spec.output).filter(|&axis| tiling.cuts(Some(axis))),
             reducer,
             sampled,
             columns: if graph.is_gemm(index) {
@@ -146,10 +147,8 @@ impl StageWork {
 
     /// Output columns in a column tile.
     pub fn width(&self, column_tile: u64) -> u64 {
-        match self.tiling.column_range(column_tile) {
-            Some(range) if self.along_cut => self.runs * (range.end - range.start),
-            _ => self.columns,
-        }
+        let cut = self.cut_columns.and_then(|axis| self.tiling.range_of(Some(axis), column_tile));
+        cut.map_or(self.columns, |range| self.runs * (range.end - range.start))
     }
 
     /// Work of a lockstep group in a column tile (a stage off the cut has one column tile).

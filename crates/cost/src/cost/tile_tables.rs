@@ -81,9 +81,20 @@ impl<'a> TileTables<'a> {
         shape.map(|shape| shape.in_style(self.chip, dtype, mapping.style))
     }
 
-    /// Columns and K rows of a stage's weight in each column tile, and whether columns repeat.
-    pub fn column_tile_ranges(&self, stage: StageId) -> (Vec<WeightRange>, bool) {
+    /// Columns and K rows of a stage's weight in each column tile.
+    pub fn column_tile_ranges(&self, stage: StageId) -> Vec<WeightRange> {
         weight_ranges(self.graph, self.tiled_axis, stage)
+    }
+
+    /// Column tiles in a row that have the same columns of a stage's weight: all, those of a panel, or one.
+    fn tiles_of_columns(&self, stage: StageId) -> usize {
+        let weight = self.graph.stages[stage].weight;
+        let is_along = |cut: &TiledAxis| cut.is_along(weight.and_then(|weight| self.graph.column_axis(weight)));
+        match self.tiled_axis {
+            Some(cut) if is_along(&cut) => 1,
+            Some(cut) => index(cut.tiles_of_panel()),
+            None => 1,
+        }
     }
 
     /// Tiles of a stage under a mapping: a list for each slice of K in each column tile.
@@ -102,7 +113,8 @@ impl<'a> TileTables<'a> {
         let gather = (style == Style::Gather).then(|| GatherPorts::new(self.chip));
         let fine = self.graph.mask(stage).is_some_and(|mask| mask.k_blocks() * mask.n_blocks() > FINE_BLOCKS);
         let cut = Cut { width, aligned, gather, one_in: if fine && !self.exact { ONE_IN } else { 1 } };
-        let (ranges, same_columns) = self.column_tile_ranges(stage);
+        let ranges = self.column_tile_ranges(stage);
+        let same_columns = self.tiles_of_columns(stage) * index(pk);
         let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
         let slices = |(n, k): WeightRange| (0..pk).map(move |slice| (n.clone(), k_slice(&k, slice, pk, grain)));
         let mut column_tiles: Vec<Vec<Tile>> =
@@ -145,14 +157,14 @@ impl<'a> TileTables<'a> {
         }
         let mut footprint = StageFootprint::of_gemm(self.graph, stage, &shape, mapping.multicast_width, work);
         if self.graph.sampled(stage).is_some() {
-            let (ranges, _) = self.column_tile_ranges(stage);
+            let ranges = self.column_tile_ranges(stage);
             let deepest = ranges.iter().map(|(_, k)| (k.end - k.start).div_ceil(mapping.pk)).max().unwrap_or(0);
             footprint = footprint.with_depth(&shape, deepest);
         }
         if mapping.multicast_width > 1 {
             // Columns of PCUs on one stream neither store as much nor divide every tile evenly: the fullest counts.
             let (mask, grain) = (self.graph.mask(stage), self.graph.k_grain(stage));
-            let (ranges, _) = self.column_tile_ranges(stage);
+            let ranges = self.column_tile_ranges(stage);
             let (mut stored, mut columns) = (0, 0);
             for (groups, (_, k)) in tiles.iter().zip(&ranges) {
                 for (group, list) in (0..).zip(groups) {
@@ -233,25 +245,23 @@ impl<'a> TileTables<'a> {
     }
 }
 
-/// Columns and K rows of a stage's weight in each column tile, and whether columns repeat.
+/// Columns and K rows of a stage's weight in each column tile: one where no axis of it is cut.
 pub(super) fn weight_ranges(
     graph: &SectionGraph<'_>,
     tiled_axis: Option<TiledAxis>,
     stage: StageId,
-) -> (Vec<WeightRange>, bool) {
-    let Some(weight) = graph.stages[stage].weight else { return (Vec::new(), true) };
+) -> Vec<WeightRange> {
+    let Some(weight) = graph.stages[stage].weight else { return Vec::new() };
     let tensor = &graph.workload.tensors[weight];
-    let (n, k) = (0..tensor.columns, 0..tensor.rows);
-    let Some(cut) = tiled_axis else { return (vec![(n, k)], true) };
-    let column_tiles = cut.extent.div_ceil(cut.tile);
-    let range = |c: u64| c * cut.tile..cut.extent.min((c + 1) * cut.tile);
-    if graph.row_axis(weight) == Some(cut.axis) {
-        ((0..column_tiles).map(|c| (n.clone(), range(c))).collect(), true)
-    } else if graph.column_axis(weight) == Some(cut.axis) {
-        ((0..column_tiles).map(|c| (range(c), k.clone())).collect(), false)
-    } else {
-        (vec![(n, k)], true)
-    }
+    let (columns, rows) = (graph.column_axis(weight), graph.row_axis(weight));
+    let Some(cut) = tiled_axis.filter(|cut| cut.cuts(columns) || cut.cuts(rows)) else {
+        return vec![(0..tensor.columns, 0..tensor.rows)];
+    };
+    // An axis that is both the columns and the rows of a weight is cut along its rows.
+    let columns = columns.filter(|_| columns != rows);
+    let range = |axis: Option<usize>, extent: u64, tile: u64| cut.range_of(axis, tile).unwrap_or(0..extent);
+    let of = |tile: u64| (range(columns, tensor.columns, tile), range(rows, tensor.rows, tile));
+    (0..cut.column_tiles()).map(of).collect()
 }
 
 /// Lists for each slice of K in each column tile, joined column tile by column tile: lockstep groups lie slice by slice.
@@ -267,15 +277,7 @@ fn by_column_tile<T>(lists: Vec<Vec<T>>, pk: u64) -> Vec<Vec<T>> {
     column_tiles
 }
 
-/// The tiles of every group of PCU columns, for each slice of K in each column tile. Slices hand on the sums of their columns: a
-/// group has the same in all slices of a column tile.
+/// The tiles of every group of PCU columns, for each slice of K in each column tile.
 fn dealt(table: &TileTable, shape: &SystolicShape, mapping: &GemmMapping) -> Assignment {
-    let cycles = |tile: &Tile| shape.cycles(tile);
-    if mapping.pk == 1 || table.same_columns {
-        return assign(table, mapping.k_slice_groups(), cycles);
-    }
-    let of_column_tile = |slices: &[Vec<Tile>]| {
-        assign(&TileTable { column_tiles: slices.to_vec(), same_columns: true }, mapping.k_slice_groups(), cycles)
-    };
-    table.column_tiles.chunks(index(mapping.pk)).flat_map(of_column_tile).collect()
+    assign(table, mapping.k_slice_groups(), |tile| shape.cycles(tile))
 }

@@ -50,24 +50,37 @@ pub struct NestEntry {
     /// Axis that is cut into column tiles, ...
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub axis: Option<usize>,
-    /// ... into so many.
+    /// ... into so many, of all panels.
     pub column_tiles: u64,
+    /// Panels of another axis around the column tiles.
+    #[serde(skip_serializing_if = "is_one", default = "one")]
+    pub panels: u64,
     /// Column tiles are outermost.
     pub column_tile_outer: bool,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// For serde, which asks by reference.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_one(count: &u64) -> bool {
+    *count == 1
 }
 
 impl NestEntry {
     /// What classes of nests differ in.
     pub(super) fn counts(&self) -> NestCounts {
-        let &Self { row_tiles, axis, column_tiles, column_tile_outer } = self;
-        NestCounts { row_tiles, axis, column_tiles, column_tile_outer }
+        let &Self { row_tiles, axis, column_tiles, panels, column_tile_outer } = self;
+        NestCounts { row_tiles, axis, column_tiles, panels, column_tile_outer }
     }
 }
 
 impl From<&Nest> for NestEntry {
     fn from(nest: &Nest) -> Self {
-        let NestCounts { row_tiles, axis, column_tiles, column_tile_outer } = NestCounts::from(nest);
-        Self { row_tiles, axis, column_tiles, column_tile_outer }
+        let NestCounts { row_tiles, axis, column_tiles, panels, column_tile_outer } = NestCounts::from(nest);
+        Self { row_tiles, axis, column_tiles, panels, column_tile_outer }
     }
 }
 

@@ -284,7 +284,7 @@ impl Section<'_> {
 
 /// A nest has no more tiles than there are rows and columns to be cut, and one of each at least.
 fn possible(place: &str, graph: &SectionGraph<'_>, nest: NestEntry) -> Result<(), Refusal> {
-    let NestEntry { row_tiles, axis, column_tiles, column_tile_outer: _ } = nest;
+    let NestEntry { row_tiles, axis, column_tiles, panels, column_tile_outer: _ } = nest;
     // Sequences with weights of their own share no row tile.
     let least = graph.sequences().max(1);
     if !(least..=graph.rows).contains(&row_tiles) {
@@ -297,6 +297,18 @@ fn possible(place: &str, graph: &SectionGraph<'_>, nest: NestEntry) -> Result<()
             None => return refuse(format!("`{place}.axis`: found {axis}, the section has {}", graph.axes.len())),
         },
     };
+    let most_panels = match graph.panel_axes() {
+        Some(axes) if axis == Some(axes.depth) => graph.axes[axes.columns].extent,
+        _ => 1,
+    };
+    if !(1..=most_panels).contains(&panels) {
+        return refuse(format!("`{place}.panels`: found {panels}, expected 1 to {most_panels}"));
+    }
+    if !column_tiles.is_multiple_of(panels) {
+        let title = format!("`{place}.column_tiles`: found {column_tiles}");
+        return refuse(format!("{title}, expected a multiple of {panels} (panels)"));
+    }
+    let column_tiles = column_tiles / panels;
     if !(1..=extent).contains(&column_tiles) {
         let what = if axis.is_some() { "columns of the axis" } else { "no axis is cut" };
         return refuse(format!("`{place}.column_tiles`: found {column_tiles}, expected 1 to {extent} ({what})"));

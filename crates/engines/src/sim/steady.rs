@@ -49,6 +49,9 @@ pub(super) struct Steady {
     reach: Ticks,
     /// The first of the column tiles in a row that are like each column tile.
     equal: Vec<u64>,
+    /// The same of panels: the first of those before it in a row whose column tiles are like its own. The first and the last are
+    /// like no other.
+    equal_panels: Vec<u64>,
     /// Loops over which some stage adds up: their first iteration is like no other.
     summed: Vec<bool>,
     /// Loops whose iterations do different work or move other bytes: those over row tiles of causal attention, and of windows
@@ -90,6 +93,7 @@ impl Steady {
             reference,
             reach: reach(engine),
             equal: equal_column_tiles(engine),
+            equal_panels: equal_panels(engine),
             summed: (0..depth).map(is_summed).collect(),
             varied: (0..depth).map(is_varied).collect(),
             innermost: depth - 1 - usize::from(schedule.is_over_columns(depth - 1)),
@@ -241,6 +245,13 @@ impl Steady {
 
     /// How many more iterations of a loop are like those that an actor went through `from` one place `to` another.
     fn equal(&self, schedule: &Schedule, level: usize, from: Iteration, to: Iteration) -> u64 {
+        if schedule.is_over_panels(level) {
+            let tiles = schedule.tiles_of_panel();
+            let panel = |at: Iteration| index(at.column_tile / tiles);
+            let (first, of) = (self.equal_panels[panel(from)], panel(to));
+            let last = self.equal_panels.iter().rposition(|&other| other == first).unwrap_or(0);
+            return last.saturating_sub(of) as u64;
+        }
         if schedule.is_over_columns(level) {
             let first = self.equal[index(from.column_tile)];
             let last = self.equal.iter().rposition(|&other| other == first).unwrap_or(0) as u64;
@@ -260,31 +271,51 @@ fn reach(engine: &Engine<'_>) -> Ticks {
 }
 
 /// For each column tile the first of those before it in a row that are like it, in every stage and stream. The first and the
-/// last are like no other: partial sums begin and end there.
+/// last of a panel are like no other: partial sums begin and end there.
 fn equal_column_tiles(engine: &Engine<'_>) -> Vec<u64> {
     let tiling = engine.tiling;
-    let column_tiles = tiling.column_tiles();
-    let width = |column_tile| tiling.column_range(column_tile).map(|range| range.end - range.start);
+    let (column_tiles, of_panel) = (tiling.column_tiles(), engine.processes.schedule().tiles_of_panel());
+    let mut equal = vec![0; index(column_tiles)];
+    for column_tile in 1..column_tiles {
+        let in_panel = column_tile % of_panel;
+        let is_inside = in_panel > 1 && in_panel + 1 < of_panel;
+        let is_like = is_inside && are_alike(engine, column_tile - 1, column_tile);
+        equal[index(column_tile)] = if is_like { equal[index(column_tile) - 1] } else { column_tile };
+    }
+    equal
+}
+
+/// For each panel the first of those before it in a row whose column tiles are like its own.
+fn equal_panels(engine: &Engine<'_>) -> Vec<u64> {
+    let of_panel = engine.processes.schedule().tiles_of_panel();
+    let panels = engine.tiling.panels();
+    let mut equal = vec![0; index(panels)];
+    for panel in 1..panels {
+        let is_inside = panel > 1 && panel + 1 < panels;
+        let mut tiles = panel * of_panel..(panel + 1) * of_panel;
+        let is_like = is_inside && tiles.all(|tile| are_alike(engine, tile - of_panel, tile));
+        equal[index(panel)] = if is_like { equal[index(panel) - 1] } else { panel };
+    }
+    equal
+}
+
+/// Whether two column tiles are alike in every stage and stream.
+fn are_alike(engine: &Engine<'_>, a: u64, b: u64) -> bool {
+    let tiling = engine.tiling;
+    let width = |column_tile| {
+        let range_of = |axis| tiling.range_of(Some(axis), column_tile).map(|range| range.end - range.start);
+        tiling.tiled_axis.map(|cut| (range_of(cut.axis), cut.panels.map(|panels| range_of(panels.axis))))
+    };
     let bytes = |stream: StreamId, column_tile: u64| {
         let at = Iteration { block: 0, column_tile, row_tile: 0 };
         transfer_bytes(engine.chip, &engine.graph, engine.section, stream, at)
     };
-    let same = |a: u64, b: u64| {
-        let work = |stage: &rdusim_program::Stage| {
-            stage.work.len() < 2 || stage.work.get(index(a)) == stage.work.get(index(b))
-        };
-        width(a) == width(b)
-            && !engine.work.iter().any(StageWork::is_sampled)
-            && engine.section.stages.iter().all(work)
-            && engine.section.streams.ids().all(|stream| bytes(stream, a) == bytes(stream, b))
-    };
-    let mut equal = vec![0; index(column_tiles)];
-    for column_tile in 1..column_tiles {
-        let is_inside = column_tile > 1 && column_tile + 1 < column_tiles;
-        equal[index(column_tile)] =
-            if is_inside && same(column_tile - 1, column_tile) { equal[index(column_tile) - 1] } else { column_tile };
-    }
-    equal
+    let work =
+        |stage: &rdusim_program::Stage| stage.work.len() < 2 || stage.work.get(index(a)) == stage.work.get(index(b));
+    width(a) == width(b)
+        && !engine.work.iter().any(StageWork::is_sampled)
+        && engine.section.stages.iter().all(work)
+        && engine.section.streams.ids().all(|stream| bytes(stream, a) == bytes(stream, b))
 }
 
 fn hash_of(words: &[u64]) -> u64 {

@@ -45,11 +45,8 @@ impl Engine<'_> {
     pub(super) fn next_reads_these_sums(&self, index: usize, at: Iteration) -> bool {
         let actor = &self.actors[index];
         let ProcessKind::Group { stage, .. } = actor.kind else { return false };
-        let is_sum = self.section.stages[stage].spec.sums.is_some();
-        actor.next < actor.count && {
-            let next = self.actors[index].at;
-            if is_sum { next.column_tile == at.column_tile } else { next.row_tile == at.row_tile }
-        }
+        let of_sums = |at| self.processes.schedule().ordinal(self.section.stages[stage].result_level(), at);
+        actor.next < actor.count && of_sums(actor.at) == of_sums(at)
     }
 
     /// Where a store stands in the nest: whole row tiles are complete in the last column tile, sums over row tiles with the last.

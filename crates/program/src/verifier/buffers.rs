@@ -105,7 +105,11 @@ fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) ->
     let of_tensor = |tensor| {
         let producer = verifier.graph.producer(tensor);
         let is_recomputed = producer.is_some_and(|p| section.stages[p].recomputed);
-        if verifier.cuts_columns(nest, tensor) || is_recomputed { LoopLevel::FIRING } else { LoopLevel::ROW_TILE }
+        match () {
+            () if verifier.has_panels_of(nest, tensor) => LoopLevel::PANEL_ROW,
+            () if verifier.cuts_columns(nest, tensor) || is_recomputed => LoopLevel::FIRING,
+            () => LoopLevel::ROW_TILE,
+        }
     };
     let stage = &section.stages[stage_of(&spec.role)];
     match spec.role {
@@ -139,7 +143,7 @@ fn cadences_of(verifier: &Verifier<'_>, section: &Section, spec: &BufferSpec) ->
         }
         BufferRole::PartialSums { .. } => match stage.spec.sums {
             Some(sums) => (sums.level(stage.level == LoopLevel::FIRING), None),
-            None => (LoopLevel::ROW_TILE, None),
+            None => (stage.result_level(), None),
         },
         // Sums go on when they are complete: in the last column tile, where column tiles cut K.
         BufferRole::PartialFifo { .. } => (stage.result_level(), None),

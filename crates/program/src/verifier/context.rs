@@ -37,9 +37,14 @@ impl Verifier<'_> {
         self.graph.stages[stage].main
     }
 
-    /// Whether the nest tiles a tensor's columns.
+    /// Whether column tiles or panels of the nest cut a tensor's columns.
     pub fn cuts_columns(&self, nest: &Nest, tensor: TensorId) -> bool {
-        nest.tiled_axis.is_some_and(|cut| self.graph.column_axis(tensor) == Some(cut.axis))
+        nest.tiling().cuts(self.graph.column_axis(tensor))
+    }
+
+    /// Whether panels of the nest cut a tensor's columns.
+    pub fn has_panels_of(&self, nest: &Nest, tensor: TensorId) -> bool {
+        nest.tiled_axis.is_some_and(|cut| cut.has_panels_of(self.graph.column_axis(tensor)))
     }
 
     /// Whether the nest tiles a weight's rows.
@@ -64,10 +69,12 @@ impl Verifier<'_> {
     }
 
     /// Passes that a read of a tensor makes over it: an operand that is off the cut and is read at every firing is read
-    /// again for every column tile; a tiled weight that does not stay is read again for every row block.
+    /// again for every column tile, one along the cut for every panel; a tiled weight that does not stay is read again for every
+    /// row block.
     pub fn passes(&self, nest: &Nest, tensor: TensorId, level: LoopLevel, own_weight: Option<bool>) -> u64 {
         match own_weight {
             None if level == LoopLevel::FIRING && !self.cuts_columns(nest, tensor) => nest.column_tiles(),
+            None if level == LoopLevel::FIRING => nest.panels(),
             Some(false) if level == LoopLevel::BLOCK_COLUMN => nest.blocks(),
             _ => 1,
         }

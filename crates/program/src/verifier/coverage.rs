@@ -131,7 +131,8 @@ impl ExpectedSums {
     /// First output column of a column tile, of a weight whose columns are tiled.
     fn first_column(&self, verifier: &Verifier<'_>, nest: &Nest, column_tile: u64) -> u64 {
         let weight = verifier.graph.stages[self.stage].weight.filter(|&weight| verifier.cuts_columns(nest, weight));
-        weight.and_then(|_| nest.column_range(column_tile)).map_or(0, |range| range.start)
+        let of_columns = |weight| nest.tiling().range_of(verifier.graph.column_axis(weight), column_tile);
+        weight.and_then(of_columns).map_or(0, |range| range.start)
     }
 
     /// Output columns in a column tile.

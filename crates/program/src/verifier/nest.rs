@@ -2,7 +2,7 @@
 
 use crate::configuration::Section;
 use crate::ids::StageId;
-use crate::nest::{LoopLevel, LoopOrder, Nest};
+use crate::nest::{LoopLevel, LoopOrder, Nest, TiledAxis};
 use crate::stage::Stage;
 
 use super::context::Verifier;
@@ -61,6 +61,7 @@ impl Verifier<'_> {
             let title = format!("the section has no axis {} of {} elements to cut", cut.axis, cut.extent);
             return Err(Fault::new(Place::Width, title, "expected an axis that no operator needs whole"));
         };
+        self.panels(nest, cut)?;
         if !self.graph.may_cut(cut.axis) {
             let title = "sequences have second operands of their own, and column tiles do not cut their keys";
             return Err(Fault::new(Place::Width, title, "expected no cut, or one of the keys"));
@@ -70,6 +71,33 @@ impl Verifier<'_> {
             let title = format!("a column tile cannot be {} of {} elements wide", cut.tile, cut.extent);
             let expected =
                 format!("expected at most {}, in multiples of {} (blocks of a mask)", cut.extent, axis.grain);
+            return Err(Fault::new(Place::Width, title, expected));
+        }
+        Ok(())
+    }
+}
+
+impl Verifier<'_> {
+    /// The panels of a nest, if it has any.
+    fn panels(&self, nest: &Nest, cut: TiledAxis) -> Result<(), Fault> {
+        let Some(panels) = cut.panels else { return Ok(()) };
+        if nest.order != LoopOrder::ColumnTileOuter {
+            let title = "the order `row_tile_outer` has no panels: all weights lie on chip in it";
+            return Err(Fault::new(Place::Width, title, "expected `column_tile_outer`, or no panels"));
+        }
+        if !self.graph.may_have_panels_of(&cut) {
+            let title = format!("{} panels of {} column tiles cannot be", panels.count(), cut.tiles_of_panel());
+            let expected =
+                "expected several of several, of the columns and the depth of the section's one product with a weight";
+            return Err(Fault::new(Place::Width, title, expected));
+        }
+        let Some(axis) = self.graph.axes.get(panels.axis).filter(|axis| axis.extent == panels.extent) else {
+            let title = format!("the section has no axis {} of {} elements to cut", panels.axis, panels.extent);
+            return Err(Fault::new(Place::Width, title, "expected the columns of its product"));
+        };
+        if !panels.width.is_multiple_of(axis.grain) {
+            let title = format!("a panel cannot be {} of {} elements wide", panels.width, panels.extent);
+            let expected = format!("expected multiples of {} (blocks of a mask)", axis.grain);
             return Err(Fault::new(Place::Width, title, expected));
         }
         Ok(())
@@ -100,7 +128,11 @@ pub(super) fn stages(verifier: &Verifier<'_>, section: &Section) -> Result<(), F
             return Err(Fault::new(Place::Stage(s), title, expected));
         }
         let is_firing = roles.along[s] || stage.recomputed;
-        let expected = if is_firing { LoopLevel::FIRING } else { LoopLevel::ROW_TILE };
+        let expected = match (is_firing, roles.in_panels[s]) {
+            (true, _) => LoopLevel::FIRING,
+            (false, true) => LoopLevel::PANEL_ROW,
+            (false, false) => LoopLevel::ROW_TILE,
+        };
         if stage.level != expected {
             let title = format!("`{name}` runs once a {:?}", stage.level);
             return Err(Fault::new(Place::Stage(s), title, format!("expected {expected:?} under this cut")));

@@ -10,9 +10,11 @@ use rdusim_base::index::IndexVec;
 pub(super) struct Roles {
     /// The stage has the cut axis along its operand or its result.
     pub along: IndexVec<StageId, bool>,
+    /// The axis that is cut into panels is the columns of its result, and the cut axis is not.
+    pub in_panels: IndexVec<StageId, bool>,
     /// The cut axis is the stage's K: it accumulates over column tiles.
     pub k_cut: IndexVec<StageId, bool>,
-    /// The cut axis is the columns of the stage's result.
+    /// The cut axis, or the one that is cut into panels, is the columns of the stage's result.
     pub n_cut: IndexVec<StageId, bool>,
     /// The stage comes after an accumulating one: it runs in the last column tile.
     pub late: IndexVec<StageId, bool>,
@@ -26,6 +28,7 @@ impl Roles {
         let count = graph.stages.len();
         let mut roles = Self {
             along: IndexVec::filled(count, false),
+            in_panels: IndexVec::filled(count, false),
             k_cut: IndexVec::filled(count, false),
             n_cut: IndexVec::filled(count, false),
             late: IndexVec::filled(count, false),
@@ -35,8 +38,10 @@ impl Roles {
             let operands = if spec.sums.is_some() { 2 } else { 1 };
             let input = spec.activations.iter().take(operands).any(|&tensor| on_axis(tensor));
             roles.k_cut[s] = spec.weight.is_some() && input;
-            roles.n_cut[s] = on_axis(spec.output);
-            roles.along[s] = input || roles.n_cut[s];
+            let on_panels = nest.tiled_axis.is_some_and(|cut| cut.has_panels_of(graph.column_axis(spec.output)));
+            roles.n_cut[s] = on_axis(spec.output) || on_panels;
+            roles.along[s] = input || on_axis(spec.output);
+            roles.in_panels[s] = on_panels && !roles.along[s];
             let second = spec.weight.iter().filter(|_| spec.sequence.is_some());
             let producers = spec.activations.iter().chain(second).filter_map(|&tensor| graph.producer(tensor));
             let producers = producers.filter(|&p| p < s);

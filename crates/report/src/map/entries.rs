@@ -135,8 +135,24 @@ pub struct TiledAxisEntry {
     pub extent: u64,
     /// Elements of a column tile.
     pub tile: u64,
-    /// Column tiles.
+    /// Column tiles, of all panels.
     pub column_tiles: u64,
+    /// The axis that is cut into panels around the column tiles, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub panels: Option<PanelsEntry>,
+}
+
+/// An axis that is cut into panels.
+#[derive(Debug, Clone, Serialize)]
+pub struct PanelsEntry {
+    /// Tensors of the section whose columns are cut.
+    pub columns_of: Vec<String>,
+    /// Length of the axis.
+    pub extent: u64,
+    /// Elements of a panel.
+    pub width: u64,
+    /// Panels.
+    pub panels: u64,
 }
 
 /// A stage on its units.

@@ -10,8 +10,9 @@ mod tiles;
 mod times;
 
 pub use self::entries::{
-    ArchEntry, BufferEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry, PartEntry,
-    RouteEntry, RunEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, TiledAxisEntry, WorkloadEntry,
+    ArchEntry, BufferEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry, PanelsEntry,
+    PartEntry, RouteEntry, RunEntry, SCHEMA, Section, Site, StageEntry, StageTime, StreamEntry, TiledAxisEntry,
+    WorkloadEntry,
 };
 pub use self::summary::summarize;
 pub use self::tiles::{MappedOperator, MappedStep, StepPlace, TileArch, TileMap, tile_map};

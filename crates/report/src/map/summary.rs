@@ -12,8 +12,8 @@ use rdusim_program::{
 };
 
 use super::entries::{
-    ArchEntry, BufferEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry, PartEntry,
-    RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, TiledAxisEntry, WorkloadEntry,
+    ArchEntry, BufferEntry, GeneratorEntry, LinkEntry, Map, MappingEntry, NestEntry, NetworkEntry, PanelsEntry,
+    PartEntry, RouteEntry, SCHEMA, Section, Site, StageEntry, StreamEntry, TiledAxisEntry, WorkloadEntry,
 };
 
 /// Draws the map of a configuration of `workload` on `chip`.
@@ -78,15 +78,21 @@ impl Summarizer<'_> {
     fn nest(&self, section: &program::Section, graph: &SectionGraph<'_>) -> NestEntry {
         let nest = section.schedule.nest();
         let tiled_axis = nest.tiled_axis.map(|cut| {
-            let along = |axis: &dyn Fn(TensorId) -> Option<usize>| {
-                self.workload.tensors.ids().filter(|&t| axis(t) == Some(cut.axis)).map(|t| self.tensor(t)).collect()
+            let along = |axis: usize, axis_of: &dyn Fn(TensorId) -> Option<usize>| {
+                self.workload.tensors.ids().filter(|&t| axis_of(t) == Some(axis)).map(|t| self.tensor(t)).collect()
             };
             TiledAxisEntry {
-                columns_of: along(&|tensor| graph.column_axis(tensor)),
-                rows_of: along(&|tensor| graph.row_axis(tensor)),
+                columns_of: along(cut.axis, &|tensor| graph.column_axis(tensor)),
+                rows_of: along(cut.axis, &|tensor| graph.row_axis(tensor)),
                 extent: cut.extent,
                 tile: cut.tile,
                 column_tiles: nest.column_tiles(),
+                panels: cut.panels.map(|panels| PanelsEntry {
+                    columns_of: along(panels.axis, &|tensor| graph.column_axis(tensor)),
+                    extent: panels.extent,
+                    width: panels.width,
+                    panels: panels.count(),
+                }),
             }
         });
         NestEntry {

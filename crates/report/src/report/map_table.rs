@@ -112,6 +112,14 @@ fn nest(nest: &NestEntry) -> String {
             text.push_str(&cut);
         }
     }
+    if let Some(panels) = nest.tiled_axis.as_ref().and_then(|cut| cut.panels.as_ref()) {
+        let (count, of) = (counted(panels.panels, "panel"), names(&panels.columns_of));
+        text.push_str(&format!(
+            ", in {count} of {} of the {} columns of {of}",
+            whole(panels.width),
+            whole(panels.extent)
+        ));
+    }
     text
 }
 
@@ -127,10 +135,16 @@ fn names(list: &[String]) -> String {
 fn loops(nest: &NestEntry) -> String {
     let column_tiles = nest.tiled_axis.as_ref().map_or(1, |cut| cut.column_tiles);
     let block = (nest.blocks > 1).then(|| format!("{} row blocks", whole(nest.blocks)));
-    let column_tile = (column_tiles > 1).then(|| format!("{} column tiles", whole(column_tiles)));
+    let panels = nest.tiled_axis.as_ref().and_then(|cut| cut.panels.as_ref()).map_or(1, |panels| panels.panels);
+    let panel = (panels > 1).then(|| format!("{} panels", whole(panels)));
+    let of_panel = column_tiles / panels.max(1);
+    let column_tile = (of_panel > 1).then(|| format!("{} column tiles", whole(of_panel)));
     let row_tile = Some(format!("{} row tiles", whole(nest.block_tiles.min(nest.row_tiles))));
-    let order =
-        if nest.order == "column_tile_outer" { [block, column_tile, row_tile] } else { [block, row_tile, column_tile] };
+    let order = if nest.order == "column_tile_outer" {
+        [block, panel, column_tile, row_tile]
+    } else {
+        [block, row_tile, panel, column_tile]
+    };
     let order: Vec<String> = order.into_iter().flatten().map(|what| format!("for each of {what}")).collect();
     order.join(" > ")
 }
@@ -200,6 +214,7 @@ fn how(stage: &StageEntry) -> String {
 fn each(level: &str) -> &str {
     match level {
         "row_tile" => "row tile",
+        "panel_row" => "row tile of a panel",
         "block_column" => "block column",
         "column" => "column tile",
         other => other,
@@ -348,8 +363,14 @@ mod tests {
         nest.tiled_axis = None;
         (nest.blocks, nest.row_tiles, nest.block_tiles) = (1, 12, 12);
         assert_eq!(loops(&nest), "for each of 12 row tiles");
-        let cut =
-            crate::map::TiledAxisEntry { columns_of: vec![], rows_of: vec![], extent: 9, tile: 4, column_tiles: 3 };
+        let cut = crate::map::TiledAxisEntry {
+            columns_of: vec![],
+            rows_of: vec![],
+            extent: 9,
+            tile: 4,
+            column_tiles: 3,
+            panels: None,
+        };
         (nest.blocks, nest.block_tiles, nest.tiled_axis, nest.order) = (2, 6, Some(cut), "row_tile_outer");
         assert_eq!(loops(&nest), "for each of 2 row blocks > for each of 6 row tiles > for each of 3 column tiles");
         nest.order = "column_tile_outer";

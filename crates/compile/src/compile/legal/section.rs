@@ -12,7 +12,7 @@ use crate::compile::retarget::planned;
 use rdusim_base::index::IndexVec;
 use rdusim_cost::cost::{TileTables, chain};
 use rdusim_graph::arch::{Chip, TierId};
-use rdusim_program::{Fabric, LoopOrder, Mapping, Nest, Section, SectionGraph, StageId, TiledAxis};
+use rdusim_program::{Fabric, LoopOrder, Mapping, Nest, Panels, Section, SectionGraph, StageId, TiledAxis};
 
 use super::random::{log_uniform, one_of};
 use super::stage::StageDraw;
@@ -65,9 +65,10 @@ impl SectionDraw<'_> {
         let (rows, sequences) = (graph.rows, graph.sequences().max(1));
         let tiled_axis = self.tiled_axis(random);
         // Of sequences with weights of their own, a row block is a sequence, and column tiles pass inside it.
-        let row_tile_outer = tiled_axis.is_some() && sequences == 1 && random.random();
+        let may_be_outer = tiled_axis.is_some_and(|cut| cut.panels.is_none()) && sequences == 1;
+        let row_tile_outer = may_be_outer && random.random();
         let order = if row_tile_outer { LoopOrder::RowTileOuter } else { LoopOrder::ColumnTileOuter };
-        let column_tiles = tiled_axis.map_or(1, |cut| cut.extent.div_ceil(cut.tile));
+        let column_tiles = tiled_axis.map_or(1, |cut| cut.column_tiles());
         let of_sequence = rows / sequences;
         let most = (MOST_FIRINGS / column_tiles / sequences).clamp(1, of_sequence);
         let tile_rows = if sequences > 1 {
@@ -104,7 +105,20 @@ impl SectionDraw<'_> {
         let tile = along.extent.div_ceil(tiles).next_multiple_of(along.grain);
         // Two tiles of a few blocks may round up to all of them.
         let tile = if tile < along.extent { tile } else { along.grain };
-        Some(TiledAxis { axis, extent: along.extent, tile })
+        let cut = TiledAxis::new(axis, along.extent, tile);
+        let panels = self.panels(cut, random).filter(|_| random.random());
+        Some(TiledAxis { panels, ..cut })
+    }
+
+    /// Panels around the column tiles of a depth, where the section may have them.
+    fn panels(&self, cut: TiledAxis, random: &mut Pcg64Mcg) -> Option<Panels> {
+        let axis = self.graph.panel_axes().filter(|axes| axes.depth == cut.axis)?.columns;
+        let along = &self.graph.axes[axis];
+        let most = along.extent.div_ceil(along.grain).min(MOST_FIRINGS / cut.tiles_of_panel());
+        let count = log_uniform(random, 2, most.max(2));
+        let width = along.extent.div_ceil(count).next_multiple_of(along.grain);
+        let panels = Panels { axis, extent: along.extent, width };
+        self.graph.may_have_panels_of(&TiledAxis { panels: Some(panels), ..cut }).then_some(panels)
     }
 
     /// Tiles of a frugal draw, of `most`, at least.

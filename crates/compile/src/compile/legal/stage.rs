@@ -69,7 +69,7 @@ impl StageDraw<'_> {
         let mut left = self.most_of_operator();
         let mut sides = [Side::Rows, Side::Columns, Side::Depth];
         sides.shuffle(random);
-        let (ranges, _) = tables.column_tile_ranges(stage);
+        let ranges = tables.column_tile_ranges(stage);
         let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         for side in sides {
             match side {

@@ -77,7 +77,7 @@ impl CostSample {
         Self {
             column_tiles,
             scale: total as f64 / sampled.max(1) as f64,
-            fixed_columns: table.same_columns && count > 1,
+            fixed_columns: table.same_columns > 1 && count > 1,
         }
     }
 

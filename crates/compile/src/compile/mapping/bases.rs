@@ -42,7 +42,7 @@ impl CandidateRequest {
 /// What fixes the bases of a stage: weight, the least cycles of a tile either way round and with sums of one and two other slices
 /// of K, the cut of its weight, the gradient it samples, and whether K may be split. Of the functions in its tail those cycles
 /// are all that counts.
-type BaseKey = (TensorId, [u64; 4], Option<(CutOf, u64)>, Option<TensorId>, bool);
+type BaseKey = (TensorId, [u64; 4], Option<(CutOf, u64, Option<u64>)>, Option<TensorId>, bool);
 
 /// Which side of a weight a cut runs along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,8 +84,8 @@ struct MappingsKey {
     rows: (u64, u64),
     /// Column tiles that it waits through.
     duty_factor: u64,
-    /// The cut that it walks: whether it runs along the rows of its result, and its tile.
-    walked: Option<(bool, u64)>,
+    /// The cut that it walks: whether it runs along the rows of its result, its tile, and the width of a panel.
+    walked: Option<(bool, u64, Option<u64>)>,
     /// The way it must lie.
     turned: Option<bool>,
     /// Of a GEMM with one weight.
@@ -151,9 +151,9 @@ impl<'a> StageBases<'a> {
         let weight = spec.weight.filter(|_| self.graph.form(stage).is_none())?;
         let cut = self.tiled_axis().and_then(|cut| {
             if self.graph.row_axis(weight) == Some(cut.axis) {
-                Some((CutOf::Rows, cut.tile))
+                Some((CutOf::Rows, cut.tile, cut.panels.map(|panels| panels.width)))
             } else if self.graph.column_axis(weight) == Some(cut.axis) {
-                Some((CutOf::Columns, cut.tile))
+                Some((CutOf::Columns, cut.tile, None))
             } else {
                 None
             }
@@ -187,7 +187,7 @@ impl<'a> StageBases<'a> {
         let cache = self.cache;
         let spec = &self.graph.stages[stage];
         let duty_factor = duty_factor(self.graph, nest, roles, stage);
-        let walked = self.tiled_axis().filter(|_| roles.level[stage] == LoopLevel::FIRING);
+        let walked = self.tiled_axis().filter(|_| roles.level[stage] != LoopLevel::ROW_TILE);
         let in_step = nest.order == LoopOrder::ColumnTileOuter;
         let splits = self.key(stage).map(|bases| SplitsKey { bases, in_step, private, split });
         let key = MappingsKey {
@@ -197,7 +197,10 @@ impl<'a> StageBases<'a> {
             is_second_made: spec.sequence.is_some(),
             rows: (self.graph.rows, nest.tile_rows),
             duty_factor,
-            walked: walked.map(|cut| (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile)),
+            walked: walked.map(|cut| {
+                let panel = cut.panels.map(|panels| panels.width);
+                (self.graph.row_axis(spec.output) == Some(cut.axis), cut.tile, panel)
+            }),
             turned,
             splits,
         };
@@ -271,7 +274,7 @@ impl<'a> StageBases<'a> {
             return Vec::new();
         }
         let mut list = Vec::new();
-        let (ranges, _) = self.tables.column_tile_ranges(stage);
+        let ranges = self.tables.column_tile_ranges(stage);
         let widest = ranges.iter().map(|(n, _)| n.end - n.start).max().unwrap_or(1);
         for rows_on_lanes in [false, true] {
             let Some(shape) = self.tables.shape(stage, rows_on_lanes) else { continue };
@@ -485,7 +488,7 @@ impl<'a> StageBases<'a> {
     /// Cycles of a row pass of `tiles` output tiles that skips nothing, over all column tiles; `None` of what no mask samples.
     fn dense_cycles(&self, stage: StageId, shape: &SystolicShape, tiles: u64) -> Option<u64> {
         self.graph.sampled(stage)?;
-        let (ranges, _) = self.tables.column_tile_ranges(stage);
+        let ranges = self.tables.column_tile_ranges(stage);
         Some(ranges.iter().map(|(_, k)| tiles * shape.tile_cycles(k.end - k.start)).sum())
     }
 

@@ -54,9 +54,18 @@ impl Sizer<'_> {
         first.end - first.start
     }
 
-    /// Slots that hold a row block, with one more to begin the next block in.
+    /// Slots that hold a row block, with one more to begin the next block, or panel, in.
     fn block_depth(&self) -> u64 {
-        self.nest.block_tiles + u64::from(self.nest.blocks() > 1)
+        self.nest.block_tiles + u64::from(self.nest.blocks() * self.nest.panels() > 1)
+    }
+
+    /// The nest of complete sums of a stage.
+    fn level_of_sums(&self, stage: StageId) -> LoopLevel {
+        match (self.roles.k_cut[stage], self.roles.n_cut[stage]) {
+            (true, true) => LoopLevel::PANEL_ROW,
+            (true, false) => LoopLevel::ROW_TILE,
+            (false, _) => self.roles.level[stage],
+        }
     }
 
     /// Rows of a row tile in one row slice of a GEMM stage.
@@ -259,7 +268,7 @@ impl Sizer<'_> {
         for slice in 0..m.pk - 1 {
             self.list.push(BufferSpec {
                 role: BufferRole::PartialFifo { stage, slice },
-                level: if self.roles.k_cut[stage] { LoopLevel::ROW_TILE } else { self.roles.level[stage] },
+                level: self.level_of_sums(stage),
                 depth: self.fifo_depth(stage),
                 slices: m.pm * m.pn,
                 slot_bytes: self.slice_rows(m.pm, footprint) * footprint.columns_per_pcu * 4,
@@ -270,7 +279,7 @@ impl Sizer<'_> {
             let depth = if nest.order == LoopOrder::ColumnTileOuter { self.block_depth() } else { 2 };
             self.list.push(BufferSpec {
                 role: BufferRole::PartialSums { stage },
-                level: LoopLevel::ROW_TILE,
+                level: self.level_of_sums(stage),
                 depth,
                 slices: m.pm * m.pn * m.pk,
                 slot_bytes: self.slice_rows(m.pm, footprint) * footprint.columns_per_pcu * 4,

@@ -216,10 +216,11 @@ fn moved_bytes(chip: &Chip, graph: &SectionGraph<'_>, nest: &Nest, stream: &Stre
     let run = match nest.tiled_axis {
         _ if tensor.view.is_some_and(|view| view.transposed) && !stream.weight => nest.tile_rows * tensor.dtype.bytes(),
         _ if stream.weight => payload.div_ceil(nest.count(stream.level)),
-        Some(cut) if graph.column_axis(stream.tensor) == Some(cut.axis) && cut.tile < tensor.columns => {
-            cut.tile * tensor.dtype.bytes()
-        }
-        _ => nest.tile_rows * row_bytes,
+        Some(cut) => match cut.range_of(graph.column_axis(stream.tensor), 0) {
+            Some(range) if range.end < tensor.columns => range.end * tensor.dtype.bytes(),
+            _ => nest.tile_rows * row_bytes,
+        },
+        None => nest.tile_rows * row_bytes,
     };
     let piece = graph.workload.piece_elements(stream.tensor).filter(|_| !stream.weight);
     let run = piece.map_or(run, |piece| run.min(piece * tensor.dtype.bytes())).max(1);
@@ -313,8 +314,10 @@ impl Moved {
             if stream.level == LoopLevel::ROW_TILE {
                 moved.first_block += stream.tensor_bytes / nest.blocks();
             }
-            let firings =
-                if stream.level == LoopLevel::FIRING { nest.count(LoopLevel::FIRING) } else { nest.row_tiles() };
+            let firings = match stream.level {
+                LoopLevel::FIRING | LoopLevel::PANEL_ROW => nest.count(stream.level),
+                _ => nest.row_tiles(),
+            };
             moved.first_firing = moved.first_firing.saturating_add(bytes / firings);
         }
         moved
@@ -322,13 +325,14 @@ impl Moved {
 
     fn add_written(&mut self, nest: &Nest, stream: &Stream, tier: TierId, bytes: u64) {
         self.writes = self.writes.saturating_add(bytes);
-        if stream.level == LoopLevel::FIRING || stream.level == LoopLevel::ROW_TILE {
+        if [LoopLevel::FIRING, LoopLevel::ROW_TILE, LoopLevel::PANEL_ROW].contains(&stream.level) {
             self.last_firing += bytes / nest.count(stream.level);
         }
         let cut_outside = is_cut_outside(nest);
         let late_sums = &mut self.late_sums[tier.index()];
         match stream.level {
             LoopLevel::ROW_TILE if cut_outside => self.late_writes += bytes / nest.blocks(),
+            LoopLevel::PANEL_ROW => self.late_writes += bytes / (nest.blocks() * nest.panels()),
             // What is added up over rows leaves with the last of them.
             LoopLevel::BLOCK_COLUMN => *late_sums += bytes / nest.blocks(),
             LoopLevel::COLUMN if cut_outside && nest.blocks() == 1 => *late_sums += bytes / nest.column_tiles(),
@@ -349,7 +353,7 @@ fn late_cycles(nest: &Nest, roles: &StageRoles, picked: &IndexVec<StageId, Candi
         stages.map(|(_, c)| c.worked_cycles()).max().unwrap_or(0) as f64
     };
     let (late, early) = (most(true), most(false));
-    (late.min(early) - early / nest.column_tiles() as f64).max(0.0) / nest.blocks() as f64
+    (late.min(early) / nest.panels() as f64 - early / nest.column_tiles() as f64).max(0.0) / nest.blocks() as f64
 }
 
 /// Costs a plan: compute, memory and what cannot overlap of them.

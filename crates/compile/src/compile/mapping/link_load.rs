@@ -54,9 +54,12 @@ impl<'a> LinkLoad<'a> {
             tensor.columns * tensor.dtype.bytes()
         };
         let is_cut = nest.tiled_axis.is_some_and(|cut| graph.column_axis(activations) == Some(cut.axis));
-        let comes_again =
-            nest.order == LoopOrder::ColumnTileOuter && at.roles.level[at.stage] == LoopLevel::FIRING && !is_cut;
-        let passes = if comes_again { nest.column_tiles() } else { 1 };
+        let comes_again = nest.order == LoopOrder::ColumnTileOuter && at.roles.level[at.stage] == LoopLevel::FIRING;
+        let passes = match (comes_again, is_cut) {
+            (true, true) => nest.panels(),
+            (true, false) => nest.column_tiles(),
+            (false, _) => 1,
+        };
         let flits = (graph.rows * row_bytes.div_ceil(chip.network.flit_bytes)).saturating_mul(passes);
         Self { chip, copied_flits: flits as f64 }
     }

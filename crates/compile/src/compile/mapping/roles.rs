@@ -9,7 +9,7 @@ use super::residency::Residency;
 /// How stages take part in a nest.
 #[derive(Debug, Clone)]
 pub(crate) struct StageRoles {
-    /// `Firing` for stages along the cut axis, else `RowTile`.
+    /// `Firing` for stages along the cut axis, `PanelRow` for others along the one that is cut into panels, else `RowTile`.
     pub level: IndexVec<StageId, LoopLevel>,
     /// The stage's K is cut: it accumulates over column tiles.
     pub k_cut: IndexVec<StageId, bool>,
@@ -26,6 +26,7 @@ impl StageRoles {
     pub(crate) fn new(graph: &SectionGraph<'_>, nest: &Nest) -> Self {
         let axis = nest.tiled_axis.map(|c| c.axis);
         let along = |tensor| axis.is_some() && graph.column_axis(tensor) == axis;
+        let in_panels = |tensor| nest.tiled_axis.is_some_and(|cut| cut.has_panels_of(graph.column_axis(tensor)));
         let mut roles = Self {
             level: IndexVec::new(),
             k_cut: IndexVec::new(),
@@ -38,9 +39,13 @@ impl StageRoles {
             let both = stage.sums.is_some() && along(stage.activations[1]);
             let input_cut = along(stage.activations[0]) || both;
             roles.k_cut.push(is_gemm && input_cut);
-            roles.n_cut.push(along(stage.output));
+            roles.n_cut.push(along(stage.output) || in_panels(stage.output));
             let touches = input_cut || along(stage.output);
-            roles.level.push(if touches { LoopLevel::FIRING } else { LoopLevel::ROW_TILE });
+            roles.level.push(match (touches, in_panels(stage.output)) {
+                (true, _) => LoopLevel::FIRING,
+                (false, true) => LoopLevel::PANEL_ROW,
+                (false, false) => LoopLevel::ROW_TILE,
+            });
             let second = stage.weight.iter().filter(|_| stage.sequence.is_some());
             let late = stage.activations.iter().chain(second).any(|&tensor| {
                 graph.producer(tensor).is_some_and(|p| roles.late.get(p).copied().unwrap_or(false) || roles.k_cut[p])
@@ -99,7 +104,8 @@ impl StageRoles {
     /// Slot loop level of a tensor that stages produce or consume.
     pub(crate) fn tensor_level(&self, graph: &SectionGraph<'_>, nest: &Nest, tensor: TensorId) -> LoopLevel {
         match nest.tiled_axis {
-            Some(c) if graph.column_axis(tensor) == Some(c.axis) => LoopLevel::FIRING,
+            Some(cut) if cut.is_along(graph.column_axis(tensor)) => LoopLevel::FIRING,
+            Some(cut) if cut.has_panels_of(graph.column_axis(tensor)) => LoopLevel::PANEL_ROW,
             _ if graph.producer(tensor).is_some_and(|producer| self.recomputed[producer]) => LoopLevel::FIRING,
             _ => LoopLevel::ROW_TILE,
         }
@@ -110,7 +116,7 @@ impl StageRoles {
         if nest.order == LoopOrder::RowTileOuter || nest.column_tiles() == 1 {
             return false;
         }
-        if self.tensor_level(graph, nest, tensor) == LoopLevel::FIRING {
+        if self.tensor_level(graph, nest, tensor) != LoopLevel::ROW_TILE {
             return false;
         }
         if self.level[stage] == LoopLevel::FIRING {
@@ -131,6 +137,7 @@ impl StageRoles {
 pub(crate) fn duty_factor(graph: &SectionGraph<'_>, nest: &Nest, roles: &StageRoles, stage: StageId) -> u64 {
     let spec = &graph.stages[stage];
     let simd = spec.weight.is_none() && spec.sums.is_none();
-    let off_cut = roles.level[stage] == LoopLevel::ROW_TILE && nest.order == LoopOrder::ColumnTileOuter;
-    if off_cut && (simd || !roles.is_late(stage)) { nest.column_tiles() } else { 1 }
+    let off_cut = roles.level[stage] != LoopLevel::FIRING && nest.order == LoopOrder::ColumnTileOuter;
+    let idle_column_tiles = nest.count(LoopLevel::FIRING) / nest.count(roles.level[stage]).max(1);
+    if off_cut && (simd || !roles.is_late(stage)) { idle_column_tiles } else { 1 }
 }

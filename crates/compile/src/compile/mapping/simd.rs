@@ -15,9 +15,10 @@ pub(super) fn simd_mappings(at: &StageContext<'_>, offer: &mut impl Offers) -> S
     let Some(&lanes) = chip.pcu.lanes.get(&graph.stage_dtype(stage)) else { return Source::default() };
     let columns = graph.simd_columns(stage);
     let (width, column_tiles) = match (nest.tiled_axis, roles.level[stage]) {
-        (Some(_), LoopLevel::FIRING) => {
+        (Some(_), level @ (LoopLevel::FIRING | LoopLevel::PANEL_ROW)) => {
             let first = graph.columns_in(nest.tiled_axis, graph.stages[stage].activations[0], 0);
-            (first.end - first.start, nest.column_tiles())
+            let times = if level == LoopLevel::FIRING { nest.column_tiles() } else { nest.panels() };
+            (first.end - first.start, times)
         }
         _ => (columns, 1),
     };

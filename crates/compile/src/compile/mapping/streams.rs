@@ -19,8 +19,13 @@ pub(crate) fn streams(
                 if from_resident || graph.producer(tensor).is_some() {
                     continue;
                 }
-                let cut = nest.tiled_axis.is_some_and(|c| graph.column_axis(tensor) == Some(c.axis));
-                let passes = if buffer.level == LoopLevel::FIRING && !cut { nest.column_tiles() } else { 1 };
+                // What is along the cut is read again in every panel, what is off it in every column tile.
+                let is_along = nest.tiled_axis.is_some_and(|cut| cut.is_along(graph.column_axis(tensor)));
+                let passes = match buffer.level {
+                    LoopLevel::FIRING if is_along => nest.panels(),
+                    LoopLevel::FIRING => nest.column_tiles(),
+                    _ => 1,
+                };
                 let tensor_bytes = workload.tensors[tensor].dense_bytes();
                 Stream { tensor, level: buffer.level, writes: false, weight: false, tensor_bytes, passes }
             }

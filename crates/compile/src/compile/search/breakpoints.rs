@@ -35,7 +35,10 @@ pub(super) fn row_tile_sizes(rows: u64, sequences: u64, grains: &[u64]) -> Vec<u
 
 /// Of a nest, what of its inputs and weights may stay on chip.
 pub(super) fn residencies_of(nest: &Nest) -> &'static [(bool, bool)] {
-    if nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
+    if nest.has_panels() {
+        // Inputs pass in every panel; with all weights on chip, no panel would be needed.
+        &[(true, false)]
+    } else if nest.order == LoopOrder::ColumnTileOuter && nest.column_tiles() > 1 {
         &[(true, false), (true, true), (false, false)]
     } else {
         &[(true, true)]

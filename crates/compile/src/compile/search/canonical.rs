@@ -179,12 +179,18 @@ impl<'a> Renaming<'a> {
     /// Axes are numbered in the order of tensors' ids, which may differ.
     fn nest(&self, nest: &mut Nest) {
         let Some(cut) = &mut nest.tiled_axis else { return };
-        let axis = cut.axis;
+        cut.axis = self.axis(cut.axis);
+        if let Some(panels) = &mut cut.panels {
+            panels.axis = self.axis(panels.axis);
+        }
+    }
+
+    fn axis(&self, axis: usize) -> usize {
         let same = |(&from, &to): (&TensorId, &TensorId)| {
             let columns = (self.from.column_axis(from) == Some(axis)).then(|| self.to.column_axis(to));
             columns.or_else(|| (self.from.row_axis(from) == Some(axis)).then(|| self.to.row_axis(to))).flatten()
         };
-        cut.axis = self.tensors.iter().filter_map(same).min().unwrap_or(axis);
+        self.tensors.iter().filter_map(same).min().unwrap_or(axis)
     }
 
     fn tensor(&self, tensor: TensorId) -> TensorId {

@@ -77,7 +77,7 @@ impl Every<'_> {
         let mut cuts = vec![None];
         for (axis, along) in graph.axes.iter().enumerate().filter(|_| graph.sequences() == 1) {
             for width in useful_splits(along.extent, along.extent) {
-                let cut = TiledAxis { axis, extent: along.extent, tile: width.next_multiple_of(along.grain) };
+                let cut = TiledAxis::new(axis, along.extent, width.next_multiple_of(along.grain));
                 if cut.tile < cut.extent && !cuts.contains(&Some(cut)) {
                     cuts.push(Some(cut));
                 }

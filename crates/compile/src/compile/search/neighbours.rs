@@ -1,7 +1,7 @@
 //! Steps from a mapping to those next to it.
 
 use crate::compile::params::PARAMS;
-use rdusim_program::{LoopOrder, TiledAxis};
+use rdusim_program::{LoopOrder, Panels, TiledAxis};
 
 use super::breakpoints::column_tile_widths;
 use super::space::{Allotment, Choice, Incumbent, KAxis, SectionSearch, TilingChoice};
@@ -70,11 +70,11 @@ pub(crate) fn neighbours(search: &SectionSearch<'_>, choice: &Choice) -> Vec<Cho
     ranked.into_iter().map(|(_, index)| list[index].clone()).collect()
 }
 
-/// The cut of a choice, the next of the same axis both ways, and none; and whether row tile sizes are tried with it.
+/// The cut of a choice, the next of the same axis both ways, the next panels both ways if it has any, and none; and whether row tile
+/// sizes are tried with it.
 fn cuts_next_to(search: &SectionSearch<'_>, choice: &Choice) -> Vec<(Option<TiledAxis>, bool)> {
     let graph = search.graph;
-    let of_width =
-        |axis: usize| move |tile: u64| (Some(TiledAxis { axis, extent: graph.axes[axis].extent, tile }), false);
+    let of_width = |axis: usize| move |tile: u64| (Some(TiledAxis::new(axis, graph.axes[axis].extent, tile)), false);
     let mut list = vec![(choice.nest.tiled_axis, true)];
     let Some(cut) = choice.nest.tiled_axis else {
         // From no cut to the widest of each axis.
@@ -83,11 +83,20 @@ fn cuts_next_to(search: &SectionSearch<'_>, choice: &Choice) -> Vec<(Option<Tile
         }
         return list;
     };
-    // Widths fall.
-    let widths = column_tile_widths(search.chip, graph, cut.axis);
-    let wider = widths.iter().rfind(|&&width| width > cut.tile);
-    let narrower = widths.iter().find(|&&width| width < cut.tile);
-    list.extend([wider, narrower].into_iter().flatten().copied().map(of_width(cut.axis)));
+    let next_to = |axis: usize, here: u64| -> Vec<u64> {
+        // Widths fall.
+        let widths = column_tile_widths(search.chip, graph, axis);
+        let wider = widths.iter().rfind(|&&width| width > here);
+        let narrower = widths.iter().find(|&&width| width < here);
+        [wider, narrower].into_iter().flatten().copied().collect()
+    };
+    let tiles = next_to(cut.axis, cut.tile).into_iter();
+    list.extend(tiles.map(|tile| (Some(TiledAxis { tile, ..cut }), false)));
+    if let Some(panels) = cut.panels {
+        let widths = next_to(panels.axis, panels.width).into_iter();
+        let of_panels = |width: u64| (Some(TiledAxis { panels: Some(Panels { width, ..panels }), ..cut }), true);
+        list.extend(widths.map(of_panels));
+    }
     list.push((None, false));
     list
 }

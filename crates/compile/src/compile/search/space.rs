@@ -283,6 +283,9 @@ impl SectionSearch<'_> {
         if (tiled_axis.is_none() || sequences > 1) && order == LoopOrder::RowTileOuter {
             return None;
         }
+        if tiled_axis.is_some_and(|cut| cut.panels.is_some() && order == LoopOrder::RowTileOuter) {
+            return None;
+        }
         let row_tiles = (graph.rows / sequences).div_ceil(tile_rows);
         let nest = Nest { rows: graph.rows, tile_rows, block_tiles: row_tiles, tiled_axis, order };
         if graph.keeps_statistics(&nest) {

@@ -40,7 +40,10 @@ pub(super) fn mapping(choice: &Choice, graph: &SectionGraph<'_>) -> String {
             LoopOrder::ColumnTileOuter => "outside",
             LoopOrder::RowTileOuter => "inside",
         };
-        parts.push(format!("{} column tiles of {} {order}", nest.column_tiles(), cut.tile));
+        parts.push(format!("{} column tiles of {} {order}", cut.tiles_of_panel(), cut.tile));
+        if let Some(panels) = cut.panels {
+            parts.push(format!("in {} panels of {}", panels.count(), panels.width));
+        }
     }
     let held = choice.residency;
     if nest.column_tiles() > 1 {

@@ -19,7 +19,8 @@ impl Features {
     pub(super) fn of(choice: &Choice) -> Self {
         let columns = choice.nest.tiled_axis.map_or(1, |cut| cut.tile);
         let groups = choice.picked.iter().map(|candidate| candidate.mapping.groups());
-        let sizes = [choice.nest.tile_rows, columns].into_iter().chain(groups);
+        let panel = choice.nest.tiled_axis.and_then(|cut| cut.panels).map_or(1, |panels| panels.width);
+        let sizes = [choice.nest.tile_rows, columns, panel].into_iter().chain(groups);
         Self { class: choice.class(), logs: sizes.map(|size| (size.max(1) as f64).log2()).collect() }
     }
 

@@ -1,8 +1,9 @@
 //! The walk over the loop nests of a section: the nests that are worth an allocation, found by dividing rectangles.
 //!
 //! The nests of a section are points of a few grids: of each tiled axis and loop order, breakpoints of row tile sizes by
-//! breakpoints of column tile widths. A rectangle of a grid is priced at its centre by the best estimate of any allocation. The
-//! cheapest rectangles of every size are cut in three along their longer side, and what is cut off is priced in turn
+//! breakpoints of column tile widths, and by those of panels where there are any. A rectangle of a grid is priced at its centre by
+//! the best estimate of any allocation. The
+//! cheapest rectangles of every size are cut in three along their longest side, and what is cut off is priced in turn
 //! (DIRECT, Jones, Perttunen and Stuckman 1993: the rectangles on the lower hull of price over size mix the search about the best
 //! with the search where little is known). A rectangle that by its floor ([`SectionBound`]) cannot come near the best is dropped.
 //!
@@ -16,7 +17,8 @@ use rayon::prelude::*;
 use crate::compile::params::{PARAMS, WalkLimits};
 use rdusim_cost::bound::nests::{ANY, Columns, NestBox, Range as Counts};
 use rdusim_cost::bound::section::SectionBound;
-use rdusim_program::{LoopOrder, TiledAxis};
+use rdusim_cost::cost::compulsory_bytes;
+use rdusim_program::{LoopOrder, PanelAxes, Panels, TiledAxis};
 
 use super::breakpoints::{column_tile_widths, row_tile_sizes};
 use super::space::{Allotment, BestChoices, Choice, Incumbent, KAxis, SectionSearch, TilingChoice};
@@ -29,6 +31,15 @@ struct Grid {
     order: LoopOrder,
     /// Widths of column tiles, falling.
     widths: Vec<u64>,
+    /// The axis that is cut into panels, and widths of panels, falling.
+    panels: Option<(usize, Vec<u64>)>,
+}
+
+impl Grid {
+    /// Widths of panels to choose from; one without.
+    fn panel_widths(&self) -> usize {
+        self.panels.as_ref().map_or(1, |(_, widths)| widths.len())
+    }
 }
 
 /// A rectangle of a grid, by places in the lists of row tile sizes and widths.
@@ -37,6 +48,7 @@ struct Rectangle {
     grid: usize,
     rows: Range<usize>,
     widths: Range<usize>,
+    panels: Range<usize>,
     price: Price,
     /// Cycles that no nest of it beats, launch included.
     floor: u64,
@@ -58,45 +70,57 @@ enum Price {
 pub(super) struct NestPoint {
     grid: usize,
     width: usize,
+    panel: usize,
     rows: usize,
 }
 
 impl Rectangle {
     fn centre(&self) -> NestPoint {
         let middle = |range: &Range<usize>| range.start + range.len() / 2;
-        NestPoint { grid: self.grid, width: middle(&self.widths), rows: middle(&self.rows) }
+        NestPoint {
+            grid: self.grid,
+            width: middle(&self.widths),
+            panel: middle(&self.panels),
+            rows: middle(&self.rows),
+        }
     }
 
     fn is_single(&self) -> bool {
-        self.rows.len() <= 1 && self.widths.len() <= 1
+        self.rows.len() <= 1 && self.widths.len() <= 1 && self.panels.len() <= 1
     }
 
     /// Twice the logarithm of the number of its nests: rectangles of about a size are compared by price alone.
     fn size(&self) -> u32 {
-        let nests = (self.rows.len() * self.widths.len()) as u64;
+        let nests = (self.rows.len() * self.widths.len() * self.panels.len()) as u64;
         (nests * nests).ilog2()
     }
 
-    /// What is left and right of the middle third along the longer side, and the middle, which keeps the centre.
+    /// What is left and right of the middle third along the longest side, and the middle, which keeps the centre.
     fn cut_in_three(&self) -> (Self, Vec<Self>) {
+        let is_along_panels = self.panels.len() > self.rows.len().max(self.widths.len());
         let is_along_rows = self.rows.len() >= self.widths.len();
-        let side = if is_along_rows { &self.rows } else { &self.widths };
+        let side = match (is_along_panels, is_along_rows) {
+            (true, _) => &self.panels,
+            (false, true) => &self.rows,
+            (false, false) => &self.widths,
+        };
         let centre = side.start + side.len() / 2;
         // The part about the centre has the centre in its own middle.
         let half = (side.len() / 3) / 2;
         let middle = centre - half..(centre + half + 1).min(side.end);
         let part = |range: Range<usize>| {
             let mut part = self.clone();
-            *(if is_along_rows { &mut part.rows } else { &mut part.widths }) = range;
+            *(match (is_along_panels, is_along_rows) {
+                (true, _) => &mut part.panels,
+                (false, true) => &mut part.rows,
+                (false, false) => &mut part.widths,
+            }) = range;
             part
         };
         let others = [side.start..middle.start, middle.end..side.end];
         (part(middle), others.into_iter().filter(|range| !range.is_empty()).map(part).collect())
     }
 }
-
-/// A tiled axis and the width of its column tiles.
-type Cut = Option<(usize, u64)>;
 
 /// What the nests of a section have shown.
 #[derive(Debug, Default)]
@@ -124,7 +148,7 @@ struct Walk<'a> {
     /// Nests that were priced.
     priced: BTreeMap<NestPoint, Known>,
     /// Cuts whose splits of GEMMs over PCUs were worked out.
-    cuts: BTreeSet<Cut>,
+    cuts: BTreeSet<Option<TiledAxis>>,
     /// What that took, in nests of dense weights.
     spent: usize,
     walked: Walked,
@@ -143,29 +167,17 @@ struct Known {
     slowest_cycles: u64,
 }
 
-/// Walks over the nests of a section.
+/// Walks over the nests of a section; over those with panels where the others read something again.
 pub(super) fn walk(search: &SectionSearch<'_>, limits: WalkLimits) -> Walked {
     let mut walk = Walk::new(search);
-    let mut rectangles = walk.whole_grids();
-    while walk.spent < if walk.best < u64::MAX { limits.priced } else { limits.priced_until_one_fits } {
-        let chosen = cheapest_of_sizes(&rectangles);
-        if chosen.is_empty() {
-            break;
-        }
-        let mut cut = Vec::new();
-        // From behind, so that places before stay what they are.
-        for &at in chosen.iter().rev() {
-            let (middle, others) = rectangles.swap_remove(at).cut_in_three();
-            rectangles.push(middle);
-            cut.extend(others);
-        }
-        for rectangle in &mut cut {
-            rectangle.floor = walk.floor(rectangle);
-        }
-        cut.retain(|rectangle| walk.may_win(rectangle));
-        walk.price_centres(&mut cut);
-        rectangles.extend(cut);
-        rectangles.retain(|rectangle| !rectangle.is_single() && walk.may_win(rectangle));
+    let plain = walk.whole_grids(0);
+    walk.go(plain, limits);
+    if walk.reads_again() {
+        let first = walk.grids.len();
+        walk.add_panels();
+        walk.spent = 0;
+        let in_panels = walk.whole_grids(first);
+        walk.go(in_panels, limits);
     }
     walk.finish(limits.finished);
     walk.walked
@@ -178,7 +190,8 @@ fn cheapest_of_sizes(rectangles: &[Rectangle]) -> Vec<usize> {
     for (at, rectangle) in rectangles.iter().enumerate().filter(|(_, rectangle)| !rectangle.is_single()) {
         let of_size = least.entry(rectangle.size()).or_insert(at);
         let key = |at: usize| {
-            (rectangles[at].price, rectangles[at].grid, rectangles[at].rows.start, rectangles[at].widths.start)
+            let of: &Rectangle = &rectangles[at];
+            (of.price, of.grid, of.rows.start, of.widths.start, of.panels.start)
         };
         if key(at) < key(*of_size) {
             *of_size = at;
@@ -217,14 +230,14 @@ impl<'a> Walk<'a> {
     fn new(search: &'a SectionSearch<'a>) -> Self {
         let SectionSearch { chip, graph, tiers, cache } = *search;
         let grains = search.bases(None).row_grains();
-        let mut grids = vec![Grid { axis: None, order: LoopOrder::ColumnTileOuter, widths: vec![0] }];
+        let mut grids = vec![Grid { axis: None, order: LoopOrder::ColumnTileOuter, widths: vec![0], panels: None }];
         for axis in (0..graph.axes.len()).filter(|&axis| graph.may_cut(axis)) {
             let widths = column_tile_widths(chip, graph, axis);
             if !widths.is_empty() {
                 for order in [LoopOrder::ColumnTileOuter, LoopOrder::RowTileOuter] {
-                    let cut = TiledAxis { axis, extent: graph.axes[axis].extent, tile: widths[0] };
+                    let cut = TiledAxis::new(axis, graph.axes[axis].extent, widths[0]);
                     if search.is_possible(Some(cut), order) {
-                        grids.push(Grid { axis: Some(axis), order, widths: widths.clone() });
+                        grids.push(Grid { axis: Some(axis), order, widths: widths.clone(), panels: None });
                     }
                 }
             }
@@ -242,27 +255,74 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A rectangle for each grid that has nests, priced.
-    fn whole_grids(&mut self) -> Vec<Rectangle> {
+    /// Divides rectangles until the limits are reached, or nothing is left to divide.
+    fn go(&mut self, mut rectangles: Vec<Rectangle>, limits: WalkLimits) {
+        while self.spent < if self.best < u64::MAX { limits.priced } else { limits.priced_until_one_fits } {
+            let chosen = cheapest_of_sizes(&rectangles);
+            if chosen.is_empty() {
+                break;
+            }
+            let mut cut = Vec::new();
+            // From behind, so that places before stay what they are.
+            for &at in chosen.iter().rev() {
+                let (middle, others) = rectangles.swap_remove(at).cut_in_three();
+                rectangles.push(middle);
+                cut.extend(others);
+            }
+            for rectangle in &mut cut {
+                rectangle.floor = self.floor(rectangle);
+            }
+            cut.retain(|rectangle| self.may_win(rectangle));
+            self.price_centres(&mut cut);
+            rectangles.extend(cut);
+            rectangles.retain(|rectangle| !rectangle.is_single() && self.may_win(rectangle));
+        }
+    }
+
+    /// Whether no nest was found that fits, or the best moves more than once what must be moved.
+    fn reads_again(&self) -> bool {
+        let SectionSearch { chip, graph, tiers, .. } = *self.search;
+        let choices = self.walked.kept.values().flat_map(|kept| kept.best.values().flatten());
+        let best = choices.min_by_key(|choice| choice.estimate.score);
+        let once: u64 = compulsory_bytes(chip, graph.workload, tiers, &graph.operators, 1).iter().sum();
+        best.is_none_or(|best| best.estimate.read_bytes + best.estimate.write_bytes > once)
+    }
+
+    /// Adds the nests whose product is cut into panels of columns, if the section may have them.
+    fn add_panels(&mut self) {
+        let SectionSearch { chip, graph, .. } = *self.search;
+        let Some(PanelAxes { depth, columns }) = graph.panel_axes() else { return };
+        let (widths, panels) = (column_tile_widths(chip, graph, depth), column_tile_widths(chip, graph, columns));
+        if !widths.is_empty() && !panels.is_empty() {
+            let panels = Some((columns, panels));
+            self.grids.push(Grid { axis: Some(depth), order: LoopOrder::ColumnTileOuter, widths, panels });
+        }
+    }
+
+    /// A rectangle for each grid from the `first` on, priced.
+    fn whole_grids(&mut self, first: usize) -> Vec<Rectangle> {
         let whole = |(grid, of): (usize, &Grid)| Rectangle {
             grid,
             rows: 0..self.row_tiles.len(),
             widths: 0..of.widths.len(),
+            panels: 0..of.panel_widths(),
             price: Price::Slow,
             floor: 0,
         };
-        let mut list: Vec<Rectangle> = self.grids.iter().enumerate().map(whole).collect();
+        let mut list: Vec<Rectangle> = self.grids.iter().enumerate().skip(first).map(whole).collect();
         self.price_centres(&mut list);
         list
     }
 
     fn tiled_axis(&self, point: NestPoint) -> Option<TiledAxis> {
-        let Grid { axis, widths, .. } = &self.grids[point.grid];
-        axis.map(|axis| TiledAxis { axis, extent: self.search.graph.axes[axis].extent, tile: widths[point.width] })
-    }
-
-    fn cut(&self, point: NestPoint) -> Cut {
-        self.tiled_axis(point).map(|cut| (cut.axis, cut.tile))
+        let Grid { axis, widths, panels, .. } = &self.grids[point.grid];
+        let extent = |axis: usize| self.search.graph.axes[axis].extent;
+        let panels = panels.as_ref().map(|(axis, widths)| Panels {
+            axis: *axis,
+            extent: extent(*axis),
+            width: widths[point.panel],
+        });
+        axis.map(|axis| TiledAxis { panels, ..TiledAxis::new(axis, extent(axis), widths[point.width]) })
     }
 
     /// Whether a rectangle may hold a nest that comes near the best.
@@ -273,7 +333,7 @@ impl<'a> Walk<'a> {
     /// Cycles that no nest of a rectangle beats, launch included; `u64::MAX` where none can be.
     fn floor(&self, rectangle: &Rectangle) -> u64 {
         let Some(bound) = &self.bound else { return 0 };
-        let Grid { axis, order, widths } = &self.grids[rectangle.grid];
+        let Grid { axis, order, widths, panels } = &self.grids[rectangle.grid];
         let counts = |extent: u64, smallest: u64, largest: u64| Counts {
             least: extent.div_ceil(largest),
             most: extent.div_ceil(smallest),
@@ -285,6 +345,12 @@ impl<'a> Walk<'a> {
         let columns = axis.map_or(Columns::Whole, |axis| {
             let extent = self.search.graph.axes[axis].extent;
             let tiles = counts(extent, widths[rectangle.widths.end - 1], widths[rectangle.widths.start]);
+            if let Some((columns, widths)) = panels {
+                let extent = self.search.graph.axes[*columns].extent;
+                let (least, most) = (widths[rectangle.panels.end - 1], widths[rectangle.panels.start]);
+                let axes = PanelAxes { depth: axis, columns: *columns };
+                return Columns::Panels { axes, panels: counts(extent, least, most), tiles };
+            }
             match order {
                 LoopOrder::ColumnTileOuter => Columns::ColumnTileOuter(axis, tiles),
                 LoopOrder::RowTileOuter => Columns::RowTileOuter(axis, tiles),
@@ -305,9 +371,9 @@ impl<'a> Walk<'a> {
 
     /// Estimates the best allocations of some nests, and keeps them.
     fn price(&mut self, points: &[NestPoint], allotments: &[Allotment], k: KAxis) {
-        let mut of_cuts: BTreeMap<Cut, Vec<NestPoint>> = BTreeMap::new();
+        let mut of_cuts: BTreeMap<Option<TiledAxis>, Vec<NestPoint>> = BTreeMap::new();
         for &point in points {
-            of_cuts.entry(self.cut(point)).or_default().push(point);
+            of_cuts.entry(self.tiled_axis(point)).or_default().push(point);
         }
         let has_masks = self.search.graph.stages.ids().any(|s| self.search.graph.mask(s).is_some());
         let each = if has_masks { PARAMS.nests.nests_per_masked_cut } else { 0 };

@@ -18,7 +18,7 @@ pub(super) fn ffn(order: Order) -> Case {
         case.memories.own().write(base, ELEMENT, &values(count, seed as u64 + 1));
     }
     let (width, tile_rows, block_tiles) = NEST;
-    let nest = BlockNest { rows: ROWS, tile_rows, block_tiles, columns: Some((WIDTH, width)), order };
+    let nest = BlockNest { rows: ROWS, tile_rows, block_tiles, columns: Some((WIDTH, width)), panels: None, order };
     let nest = nest.add_to(&mut case.flow.loops);
     let stream = |shape: [Dim; 2], base| Stream::memory(shape.to_vec(), ELEMENT, base);
     let rows = [Dim::along(Axis::Row, ROWS), Dim::whole(MODEL)];

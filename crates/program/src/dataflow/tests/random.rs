@@ -22,7 +22,10 @@ pub(super) fn pipelines() -> impl Strategy<Value = Pipeline> {
     let stages = prop::collection::vec((0usize..4, 0usize..4, any::<bool>(), any::<bool>(), 1u64..7), 1..5);
     (sizes, stages).prop_map(|((rows, tile_rows, block_tiles, extent, width, outer), stages)| {
         let order = if outer { Order::ColumnOuter } else { Order::RowOuter };
-        Pipeline { nest: BlockNest { rows, tile_rows, block_tiles, columns: Some((extent, width)), order }, stages }
+        Pipeline {
+            nest: BlockNest { rows, tile_rows, block_tiles, columns: Some((extent, width)), panels: None, order },
+            stages,
+        }
     })
 }
 

@@ -208,7 +208,7 @@ impl FlowBuilder<'_> {
         slice: u64,
     ) -> Option<(u64, u64)> {
         let BufferRole::Operand { tensor, .. } = role else { return None };
-        let is_cut = self.placed.nest.tiled_axis.is_some_and(|c| self.graph.column_axis(tensor) == Some(c.axis));
+        let is_cut = self.placed.nest.tiling().cuts(self.graph.column_axis(tensor));
         [0, self.placed.nest.column_tiles() - 1].into_iter().find_map(|column_tile| {
             let work = &self.placed.work[stage];
             let columns = self.graph.workload.tensors[tensor].columns;

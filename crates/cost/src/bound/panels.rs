@@ -1,0 +1,61 @@
+//! Cycles that no nest of a box beats whose product is cut into panels of columns ([`rdusim_program::PanelAxes`]).
+//!
+//! The operand is read once for each of p panels, the weight once for each of b row blocks, and the fp32 sums of the largest
+//! block and panel lie on chip: `4 ceil(M / b) ceil(N / p) <= SRAM`. What memory must move is the integer minimum of
+//! `p A + b W` under that room; for blocks of SRAM / 4 sums it is the bound of Hong and Kung (1981) with its constant.
+
+use rdusim_base::index::Id;
+use rdusim_program::{PanelAxes, StageId};
+
+use super::nests::Range;
+use super::section::{Need, SectionBound};
+use super::stage::{Along, StageFloor};
+
+impl SectionBound<'_> {
+    /// The least cycles of nests with so many panels and column tiles of a panel, launch excluded; `None` if none can be.
+    pub(super) fn in_panels(
+        &self,
+        axes: PanelAxes,
+        [panels, tiles]: [Range; 2],
+        row_tiles: Range,
+        prefetched: bool,
+    ) -> Option<u64> {
+        let graph = self.graph;
+        if graph.panel_axes() != Some(axes) {
+            return None;
+        }
+        let (product, spec) = graph.stages.iter_enumerated().find(|(_, spec)| spec.weight.is_some())?;
+        let (weight, operand) = (spec.weight?, *spec.activations.first()?);
+        let tensors = &graph.workload.tensors;
+        let is_plain = tensors[operand].mask.is_none() && tensors[operand].view.is_none();
+        let operand_bytes = if is_plain { tensors[operand].dense_bytes() } else { 0 };
+        let columns = graph.axes[axes.columns].extent;
+        let sums = self.chip.sram_bytes() / 4;
+        let mut least: Option<u64> = None;
+        let mut again = vec![0u64; self.bytes.len()];
+        for count in panels.least..=panels.most.min(columns) {
+            let rows_of_block = sums / columns.div_ceil(count);
+            if rows_of_block == 0 {
+                continue;
+            }
+            let blocks = graph.rows.div_ceil(rows_of_block.min(graph.rows));
+            again.fill(0);
+            again[self.tiers[operand.index()].index()] += (count - 1).saturating_mul(operand_bytes);
+            let only_operand = self.memory(&again, prefetched);
+            // More panels read the operand more often, whatever they save of the weight.
+            if least.is_some_and(|least| only_operand >= least) {
+                break;
+            }
+            again[self.tiers[weight.index()].index()] += (blocks - 1).saturating_mul(tensors[weight].stored_bytes());
+            let memory = self.memory(&again, prefetched);
+            least = Some(least.map_or(memory, |least| least.min(memory)));
+        }
+        let memory = least?;
+        let need = |(stage, floor): (StageId, &StageFloor)| {
+            let along = if stage == product { Along::Depth } else { Along::Off };
+            Need { stage, beside: self.latency(), work: floor.work(row_tiles, Some((along, tiles))) }
+        };
+        let needs: Vec<Need> = self.stages.iter_enumerated().map(need).collect();
+        self.least_time(&needs, memory)
+    }
+}
