@@ -4,6 +4,7 @@ mod activation;
 mod amounts;
 mod architecture;
 mod bad_input;
+mod blocks;
 mod book;
 mod bounds;
 mod break_even;

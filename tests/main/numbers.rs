@@ -173,6 +173,13 @@ fn others() -> Vec<Workload> {
         op("transpose", "\"moved\"", "turned", ""),
         op("scale", "\"turned\"", "scaled", ""),
         op("local_norm", "\"moved\"", "even", ""),
+        op("sub", "\"moved\", \"even\"", "left", ""),
+        op("sum_pool", "\"left\"", "sums_of_rows", "image = [1, 3]\nkernel = [1, 3]\nstride = [1, 3]\n"),
+        tensor("pairs", 21, 21, "input"),
+        tensor("fade", 21, 1, "input"),
+        op("decay_before", "\"pairs\", \"fade\"", "before", "heads = 1\n"),
+        tensor("sinks", 1, 23, "weight"),
+        op("softmax", "\"moved\"", "shares", "heads = 23\nvectors = [\"sinks\"]\n"),
     ];
     let mut training =
         vec![head.to_owned(), "[training]\noptimizer = \"sgd\"\n".to_owned(), tensor("a0", 21, 13, "input")];

@@ -107,8 +107,7 @@ fn attention(workload: &Workload, operators: &[OperatorId], scores: OperatorId) 
         let next = reader(tensor)?;
         let operator = &workload.operators[next];
         let is_elementwise = operator.kind.folds_into_a_tail() && operator.inputs.len() == 1;
-        if operator.kind == OperatorKind::Softmax && operator.heads.max(1) == form.heads && operator.vectors.is_empty()
-        {
+        if operator.kind == OperatorKind::Softmax && operator.heads.max(1) == form.heads {
             break next;
         }
         if !is_elementwise || workload.tensors[operator.output].columns != form.heads * form.n {

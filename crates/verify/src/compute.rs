@@ -176,14 +176,17 @@ pub(super) fn simd<'v>(
         let (mut x, y) = (narrow(operand(0), at), narrow(operand(1), at));
         let row = row + at as u64;
         match operator.kind {
-            OperatorKind::Add | OperatorKind::Mul => {
+            OperatorKind::Add | OperatorKind::Mul | OperatorKind::Sub => {
                 x.iter_mut().zip(&y).for_each(|(x, y)| *x = binary(operator.kind, *x, *y));
             }
-            OperatorKind::Softmax => {
+            OperatorKind::Softmax | OperatorKind::LayerNorm | OperatorKind::RmsNorm => {
                 let head = (output.columns / operator.heads.max(1)).max(1) as usize;
-                x.chunks_mut(head).for_each(|head| along_row(operator.kind, head));
+                let sinks = vectors.first().filter(|_| operator.kind.has_vector_of_heads());
+                for (n, part) in x.chunks_mut(head).enumerate() {
+                    let sink = sinks.map(|sinks| sinks.row(0)[column as usize / head + n] as f32);
+                    along_row(operator.kind, part, sink);
+                }
             }
-            OperatorKind::LayerNorm | OperatorKind::RmsNorm => along_row(operator.kind, &mut x),
             kind if kind.is_function() => x.iter_mut().for_each(|x| *x = unary(kind, *x)),
             _ => {
                 let label = labels.map_or(0, |labels| labels.values[row as usize] as u64);
@@ -192,7 +195,7 @@ pub(super) fn simd<'v>(
         }
         let norm = matches!(operator.kind, OperatorKind::LayerNorm | OperatorKind::RmsNorm | OperatorKind::BatchNorm);
         for (c, x) in x.iter_mut().enumerate() {
-            for (n, vector) in vectors.iter().enumerate() {
+            for (n, vector) in vectors.iter().enumerate().filter(|_| !operator.kind.has_vector_of_heads()) {
                 let of = vector.row(0)[column as usize + c] as f32;
                 *x = if norm && n == 0 { *x * of } else { *x + of };
             }

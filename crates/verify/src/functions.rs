@@ -20,16 +20,20 @@ pub(super) fn unary(kind: OperatorKind, x: f32) -> f32 {
 
 /// An elementwise function of two operands.
 pub(super) fn binary(kind: OperatorKind, a: f32, b: f32) -> f32 {
-    if kind == OperatorKind::Mul { a * b } else { a + b }
+    match kind {
+        OperatorKind::Mul => a * b,
+        OperatorKind::Sub => a - b,
+        _ => a + b,
+    }
 }
 
-/// A function along a row.
-pub(super) fn along_row(kind: OperatorKind, row: &mut [f32]) {
+/// A function along a row, or a head of it, whose sink takes part in a softmax if it has one.
+pub(super) fn along_row(kind: OperatorKind, row: &mut [f32], sink: Option<f32>) {
     let count = row.len() as f32;
     match kind {
         OperatorKind::Softmax => {
-            let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let mut sum = 0.0;
+            let most = row.iter().copied().fold(sink.unwrap_or(f32::NEG_INFINITY), f32::max);
+            let mut sum = sink.map_or(0.0, |sink| libm::expf(sink - most));
             for x in row.iter_mut() {
                 *x = libm::expf(*x - most);
                 sum += *x;

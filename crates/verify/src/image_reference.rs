@@ -78,7 +78,7 @@ pub(super) fn convolution(image: &ImageOptions, rows: usize, x: &Bounded, filter
     result
 }
 
-/// `rows` pixels of results: of each window and channel the greatest pixel or the mean; what lies beside the image does
+/// `rows` pixels of results: of each window and channel the greatest pixel, the sum or the mean; what lies beside the image does
 /// not count. Of a window without a pixel both are zero. Or the product of all but the first pixel of the kernel, one if there
 /// is none.
 pub(super) fn pooled(kind: OperatorKind, image: &ImageOptions, rows: usize, x: &Bounded) -> Bounded {
@@ -99,6 +99,7 @@ pub(super) fn pooled(kind: OperatorKind, image: &ImageOptions, rows: usize, x: &
                 OperatorKind::RestProduct => product(numbers),
                 _ if window.is_empty() => Real::exact(0.0),
                 OperatorKind::MaxPool => Real::greatest(numbers),
+                OperatorKind::SumPool => Real::sum(numbers),
                 _ => Real::mean(numbers),
             };
             result.value.row_mut(row)[channel] = made.value;

@@ -91,14 +91,17 @@ impl Machine<'_> {
         let dtype = self.layout.graph.dtype(output);
         let first_row = self.layout.first_row(at.row_tile) + rows.start;
         let first_head = (run.start - self.layout.columns(output, at.column_tile).start) / (length + statistics);
+        let vector = self.layout.workload.operators[self.section.stages[stage].spec.main].vectors.first();
+        let sinks = vector.and_then(|vector| self.memory[vector.index()].as_ref());
         let mut running = self.running.borrow_mut();
         let mut values = Vec::with_capacity(scores.rows * (run.end - run.start) as usize);
         for row in 0..scores.rows {
             for (head, scores) in (first_head..).zip(scores.row(row).chunks(length as usize)) {
                 let narrow: Vec<f32> = scores.iter().map(|&x| x as f32).collect();
-                let state = running.entry((stage.index(), first_row + row as u64, head)).or_insert_with(Running::new);
+                let begin = || Running::new(sinks.map(|sinks| sinks.row(0)[head as usize] as f32));
+                let state = running.entry((stage.index(), first_row + row as u64, head)).or_insert_with(begin);
                 if at.column_tile == 0 {
-                    *state = Running::new();
+                    *state = begin();
                 }
                 let (exponentials, factor) = state.take(&narrow);
                 values.extend(exponentials.into_iter().map(|x| round(dtype, x)));

@@ -59,10 +59,12 @@ use machine::{Emitted, Machine, Order};
 use matrix::Matrix;
 use wires::Wires;
 
+use std::collections::BTreeMap;
+
 use rdusim_base::index::Id;
 use rdusim_base::interrupt;
 use rdusim_graph::arch::Chip;
-use rdusim_graph::workload::{OperatorId, TensorRole, Workload};
+use rdusim_graph::workload::{OperatorId, Tensor, TensorRole, Workload};
 use rdusim_program::{Configuration, Section, StageId};
 
 /// Runs configurations of `workload` on random numbers and compares with the reference. `seed` fixes the numbers.
@@ -74,6 +76,43 @@ pub fn verify<'c>(
 ) -> Vec<RunVerdict> {
     let check = Check::new(chip, workload, seed);
     configurations.into_iter().map(|configuration| check.run(workload, configuration)).collect()
+}
+
+/// Numbers of a tensor, row by row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Numbers {
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Rows one after the other.
+    pub values: Vec<f64>,
+}
+
+/// The random numbers of every input and weight that [`verify`] draws from a seed, by the tensor's name.
+pub fn drawn(workload: &Workload, seed: u64) -> BTreeMap<String, Numbers> {
+    named(workload, data::inputs(workload, seed).into_iter())
+}
+
+/// What the graph defines on given inputs and weights, in f64: every tensor by its name, as [`verify`] compares with. An input that is
+/// not given has no numbers, and neither has what is made of it.
+pub fn evaluate(workload: &Workload, given: &BTreeMap<String, Numbers>) -> BTreeMap<String, Numbers> {
+    let of = |tensor: &Tensor| given.get(&tensor.name).filter(|_| tensor.view.is_none());
+    let matrix =
+        |numbers: &Numbers| Matrix { rows: numbers.rows, columns: numbers.columns, values: numbers.values.clone() };
+    let inputs: Vec<Option<Matrix>> = workload.tensors.iter().map(|tensor| of(tensor).map(matrix)).collect();
+    let made = reference::graph(workload, &inputs);
+    named(workload, made.into_iter().map(|made| made.map(|made| made.value)))
+}
+
+fn named(workload: &Workload, made: impl Iterator<Item = Option<Matrix>>) -> BTreeMap<String, Numbers> {
+    let mut numbers = BTreeMap::new();
+    for (tensor, matrix) in workload.tensors.iter().zip(made) {
+        if let Some(Matrix { rows, columns, values }) = matrix {
+            numbers.insert(tensor.name.clone(), Numbers { rows, columns, values });
+        }
+    }
+    numbers
 }
 
 /// Inputs, and what the graph makes of them.

@@ -130,7 +130,7 @@ fn carried(
             }
             state.clone()
         }
-        OperatorKind::DecayMask => {
+        OperatorKind::DecayMask | OperatorKind::DecayBefore => {
             // One factor a head of this pipeline, and the products of all keys so far.
             let columns = workload.tensors[operator.output].columns;
             let (heads, groups) = (operator.heads.max(1), operator.options.kv_heads.max(1));
@@ -143,6 +143,9 @@ fn carried(
                 products[at] = 1.0;
                 let group = ((first_head + n as u64) * groups / heads) as usize;
                 line.extend(products.iter().zip(&x[group * length..]).map(|(product, score)| product * score));
+                if operator.kind == OperatorKind::DecayBefore {
+                    line[n * length + at] = 0.0;
+                }
             }
             line
         }

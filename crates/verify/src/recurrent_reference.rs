@@ -72,15 +72,18 @@ pub(super) fn apply(
         OperatorKind::RunningProduct => by_element(output.rows as usize, columns, |row, column| {
             product((row - row % sequence..=row).map(|row| at(0, row, column)))
         }),
-        OperatorKind::DecayMask => by_element(output.rows as usize, columns, |row, column| {
-            let (head, key, query) = (column / width, column % width, row % sequence);
-            if key > query {
-                return zero;
-            }
-            let score = at(0, row, head * groups / heads * width + key);
-            let kept = product((key + 1..=query).map(|step| at(1, row - query + step, head)));
-            score * kept
-        }),
+        OperatorKind::DecayMask | OperatorKind::DecayBefore => {
+            by_element(output.rows as usize, columns, |row, column| {
+                let (head, key, query) = (column / width, column % width, row % sequence);
+                let is_before = operator.kind == OperatorKind::DecayBefore;
+                if key > query || is_before && key == query {
+                    return zero;
+                }
+                let score = at(0, row, head * groups / heads * width + key);
+                let kept = product((key + 1..=query).map(|step| at(1, row - query + step, head)));
+                score * kept
+            })
+        }
         _ => return None,
     };
     let values = |of: fn(&Real) -> f64| Matrix {

@@ -134,25 +134,26 @@ fn apply_to<'t>(
             }
             product
         }
-        OperatorKind::Add | OperatorKind::Mul => binary(*kind, given[0], given[given.len() - 1]),
+        OperatorKind::Add | OperatorKind::Mul | OperatorKind::Sub => binary(*kind, given[0], given[given.len() - 1]),
         OperatorKind::Softmax | OperatorKind::LayerNorm | OperatorKind::RmsNorm => {
             let mut result = given[0].clone();
             let width = (result.value.columns / operator.heads.max(1) as usize).max(1);
             for row in 0..result.value.rows {
                 let (x, e) = (given[0].value.row(row), given[0].error.row(row));
                 let (y, d) = (result.value.row_mut(row), result.error.row_mut(row));
-                match kind {
-                    OperatorKind::Softmax => {
-                        for head in (0..x.len()).step_by(width) {
-                            let of = head..(head + width).min(x.len());
-                            softmax(&x[of.clone()], &e[of.clone()], &mut y[of.clone()], &mut d[of]);
-                        }
+                for (head, first) in (0..x.len()).step_by(width).enumerate() {
+                    let of = first..(first + width).min(x.len());
+                    let (x, e, y, d) = (&x[of.clone()], &e[of.clone()], &mut y[of.clone()], &mut d[of]);
+                    match kind {
+                        OperatorKind::Softmax => softmax(x, e, vectors.first().map(|sinks| sinks[head]), y, d),
+                        OperatorKind::LayerNorm => layer_norm(x, e, y, d),
+                        _ => rms_norm(x, e, y, d),
                     }
-                    OperatorKind::LayerNorm => layer_norm(x, e, y, d),
-                    _ => rms_norm(x, e, y, d),
                 }
             }
-            gain_and_bias(&mut result, &vectors);
+            if !kind.has_vector_of_heads() {
+                gain_and_bias(&mut result, &vectors);
+            }
             result
         }
         OperatorKind::BatchNorm => {
@@ -160,7 +161,7 @@ fn apply_to<'t>(
             gain_and_bias(&mut result, &vectors);
             result
         }
-        OperatorKind::MaxPool | OperatorKind::AveragePool | OperatorKind::RestProduct => {
+        OperatorKind::MaxPool | OperatorKind::AveragePool | OperatorKind::SumPool | OperatorKind::RestProduct => {
             pool(workload, operator, given[0])
         }
         OperatorKind::Bias => {
@@ -310,7 +311,11 @@ fn binary(kind: OperatorKind, a: &Bounded, b: &Bounded) -> Bounded {
             OperatorKind::Mul => value.abs() * dy + y.abs() * *error + *error * dy,
             _ => *error + dy,
         };
-        *value = if kind == OperatorKind::Mul { *value * y } else { *value + y };
+        *value = match kind {
+            OperatorKind::Mul => *value * y,
+            OperatorKind::Sub => *value - y,
+            _ => *value + y,
+        };
         // Sums and products of small integers are exact in fp32.
         let whole = off == 0.0 && value.fract() == 0.0 && value.abs() < 16_777_216.0;
         *error = if whole { 0.0 } else { off + FP32 * (value.abs() + off) };
@@ -340,15 +345,16 @@ fn unary(kind: OperatorKind, x: f64, e: f64) -> (f64, f64) {
     (value, slope * (e + argument) + own)
 }
 
-fn softmax(x: &[f64], e: &[f64], y: &mut [f64], d: &mut [f64]) {
-    let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+/// Shares of exponentials in the sum of all, of which an exact sink is one.
+fn softmax(x: &[f64], e: &[f64], sink: Option<f64>, y: &mut [f64], d: &mut [f64]) {
+    let most = x.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
     let widest = e.iter().copied().fold(0.0, f64::max);
-    let sum: f64 = x.iter().map(|x| libm::exp(x - most)).sum();
+    let sum: f64 = x.iter().copied().chain(sink).map(|x| libm::exp(x - most)).sum();
     for (at, x) in x.iter().enumerate() {
         y[at] = libm::exp(x - most) / sum;
         // Every exponent may be off by the error of two arguments and the rounding of their difference.
         let exponent = 2.0 * widest + 2.0 * FP32 * (x - most).abs();
-        let relative = libm::expm1(exponent.min(700.0)) + (x_count(d) + 16.0) * FP32;
+        let relative = libm::expm1(exponent.min(700.0)) + (x_count(d) + 17.0) * FP32;
         // A share is never above one, and in fp32 it is zero below the smallest number.
         d[at] = (y[at] * relative).min(1.0) + 1e-37;
     }
@@ -410,9 +416,12 @@ mod tests {
         near(unary(OperatorKind::Gelu, 1.0, 0.0).0, 0.841_344_746_068_543);
         near(unary(OperatorKind::Silu, 0.0, 0.0).0, 0.0);
         let (mut y, mut d) = (vec![0.0; 3], vec![0.0; 3]);
-        softmax(&[0.0, 0.0, libm::log(2.0)], &[0.0; 3], &mut y, &mut d);
+        softmax(&[0.0, 0.0, libm::log(2.0)], &[0.0; 3], None, &mut y, &mut d);
         near(y[0], 0.25);
         near(y[2], 0.5);
+        softmax(&[0.0, 0.0, libm::log(2.0)], &[0.0; 3], Some(libm::log(4.0)), &mut y, &mut d);
+        near(y[0], 0.125);
+        near(y[2], 0.25);
         layer_norm(&[1.0, 2.0, 3.0], &[0.0; 3], &mut y, &mut d);
         near(y[2], 1.0 / (2.0f64 / 3.0 + EPSILON).sqrt());
         rms_norm(&[3.0, 4.0, 0.0], &[0.0; 3], &mut y, &mut d);
@@ -428,7 +437,10 @@ mod tests {
         let x = [0.3, -1.2, 2.0, 0.7];
         let e = [0.01, 0.0, 0.02, 0.005];
         let moved: Vec<f64> = x.iter().zip(&e).map(|(x, e)| x + e).collect();
-        for function in [softmax, layer_norm, rms_norm] {
+        type OfRow = fn(&[f64], &[f64], &mut [f64], &mut [f64]);
+        let functions: [OfRow; 4] =
+            [|x, e, y, d| softmax(x, e, None, y, d), |x, e, y, d| softmax(x, e, Some(1.5), y, d), layer_norm, rms_norm];
+        for function in functions {
             let (mut y, mut d, mut z, mut unused) = (vec![0.0; 4], vec![0.0; 4], vec![0.0; 4], vec![0.0; 4]);
             function(&x, &e, &mut y, &mut d);
             function(&moved, &[0.0; 4], &mut z, &mut unused);

@@ -83,11 +83,16 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
             x.chunks(head).zip(y.chunks(head)).flat_map(of_head).collect()
         }
         OperatorKind::LayerNormGrad => {
-            let mean = x.iter().sum::<f32>() / x.len() as f32;
-            let moved: Vec<f32> = x.iter().map(|x| x - mean).collect();
-            norm_gradient(&moved, y, true)
+            let of_head = |(x, dy): (&[f32], &[f32])| {
+                let mean = x.iter().sum::<f32>() / x.len() as f32;
+                let moved: Vec<f32> = x.iter().map(|x| x - mean).collect();
+                norm_gradient(&moved, dy, true)
+            };
+            x.chunks(head).zip(y.chunks(head)).flat_map(of_head).collect()
         }
-        OperatorKind::RmsNormGrad => norm_gradient(x, y, false),
+        OperatorKind::RmsNormGrad => {
+            x.chunks(head).zip(y.chunks(head)).flat_map(|(x, dy)| norm_gradient(x, dy, false)).collect()
+        }
         OperatorKind::SgdUpdate => pairs().map(|(w, g)| w - meaning::SGD_RATE as f32 * g).collect(),
         OperatorKind::AdamUpdate => adam(workload, operator, x, y),
         OperatorKind::LocalNorm => (0..x.len())
@@ -98,7 +103,7 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
             })
             .collect(),
         OperatorKind::Select => largest(x, workload.tensors[operator.output].columns as usize),
-        OperatorKind::MaxPool | OperatorKind::AveragePool | OperatorKind::RestProduct => {
+        OperatorKind::MaxPool | OperatorKind::AveragePool | OperatorKind::SumPool | OperatorKind::RestProduct => {
             pooled(workload, operator, x, at.row)
         }
         OperatorKind::Reformat => {
@@ -110,7 +115,7 @@ pub(super) fn line(workload: &Workload, operator: &Operator, x: &[f32], y: &[f32
     }
 }
 
-/// Of a window, channel by channel, the greatest element, the sum over how many are on the image, or the product of all but the
+/// Of a window, channel by channel, the greatest element, the sum (or that over how many are on the image), or the product of all but the
 /// first: what lies beside the image comes as one.
 fn pooled(workload: &Workload, operator: &Operator, x: &[f32], row: u64) -> Vec<f32> {
     let is_rest = operator.kind == OperatorKind::RestProduct;
@@ -123,6 +128,7 @@ fn pooled(workload: &Workload, operator: &Operator, x: &[f32], row: u64) -> Vec<
         OperatorKind::RestProduct => channels.map(|of| of[1..].iter().product()).collect(),
         _ if count == 0 => channels.map(|_| 0.0).collect(),
         OperatorKind::MaxPool => channels.map(|of| of.iter().copied().fold(f32::NEG_INFINITY, f32::max)).collect(),
+        OperatorKind::SumPool => channels.map(|of| of.iter().sum()).collect(),
         _ => channels.map(|of| of.iter().sum::<f32>() / count as f32).collect(),
     }
 }

@@ -136,12 +136,12 @@ fn of_row(
             let dot = Real::sum(y.iter().zip(dy).map(|(&y, &dy)| y * dy));
             y.iter().zip(dy).map(|(&y, &dy)| y * (dy - dot)).collect()
         }),
-        OperatorKind::LayerNormGrad => {
+        OperatorKind::LayerNormGrad => by_heads(&|x, dy| {
             let mean = Real::mean(x.iter().copied());
             let moved: Vec<Real> = x.iter().map(|&x| x - mean).collect();
-            norm_gradient(&moved, y, true)
-        }
-        OperatorKind::RmsNormGrad => norm_gradient(x, y, false),
+            norm_gradient(&moved, dy, true)
+        }),
+        OperatorKind::RmsNormGrad => by_heads(&|x, dy| norm_gradient(x, dy, false)),
         OperatorKind::SgdUpdate => pairs().map(|(&w, &g)| w - Real::constant(meaning::SGD_RATE) * g).collect(),
         OperatorKind::AdamUpdate => adam(x, y, meaning::in_a_word(workload, operator), |x| {
             let dtype = workload.tensors[operator.inputs[0]].dtype;

@@ -11,9 +11,10 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Before the first tile.
-    pub(super) fn new() -> Self {
-        Self { most: f32::NEG_INFINITY, sum: 0.0, maxima: Vec::new() }
+    /// Before the first tile: a sink, if the head has one, is in the sum from the beginning.
+    pub(super) fn new(sink: Option<f32>) -> Self {
+        let sum = if sink.is_some() { 1.0 } else { 0.0 };
+        Self { most: sink.unwrap_or(f32::NEG_INFINITY), sum, maxima: Vec::new() }
     }
 
     /// Takes the scores of a tile: their exponentials, and the factor that brings what was added up before to the new maximum.
@@ -44,7 +45,7 @@ mod tests {
     fn tiles_of_keys_give_the_softmax_of_the_row() {
         let row = [0.5f32, -3.0, 2.0, 2.5, -40.0, 7.0, 7.0, 1.0, f32::NEG_INFINITY];
         for tile in 1..=row.len() {
-            let mut running = Running::new();
+            let mut running = Running::new(None);
             let tiles: Vec<(Vec<f32>, f32)> = row.chunks(tile).map(|scores| running.take(scores)).collect();
             let shares = tiles.iter().enumerate().flat_map(|(t, (list, _))| {
                 let share = running.share(t);
@@ -61,8 +62,20 @@ mod tests {
     }
 
     #[test]
+    fn a_sink_takes_its_part_of_the_sum_in_any_tiles() {
+        // Two scores of 0 and a sink of ln 2: shares of 1 / (1 + 1 + 2).
+        for tile in [1, 2] {
+            let mut running = Running::new(Some(libm::logf(2.0)));
+            let tiles: Vec<Vec<f32>> = [0.0f32; 2].chunks(tile).map(|scores| running.take(scores).0).collect();
+            for (t, list) in tiles.iter().enumerate() {
+                assert!(list.iter().all(|&x| (f64::from(x) * running.share(t) - 0.25).abs() < 1e-6), "{tile}");
+            }
+        }
+    }
+
+    #[test]
     fn a_row_that_sees_no_key_of_the_first_tile_begins_with_the_next() {
-        let mut running = Running::new();
+        let mut running = Running::new(None);
         assert_eq!(running.take(&[f32::NEG_INFINITY; 2]), (vec![0.0; 2], 0.0));
         assert_eq!(running.take(&[1.0, 1.0]), (vec![1.0; 2], 0.0));
         assert_eq!((running.sum, running.share(1)), (2.0, 0.5));

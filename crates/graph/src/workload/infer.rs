@@ -84,15 +84,18 @@ pub(super) fn shapes(
         for &vector in &operator.vectors {
             let columns = drafts[vector].shape.map_or(0, |(_, columns)| columns);
             let is_taps = operator.kind.has_taps() && operator.vectors[0] == vector;
-            if columns != shape.1 && !is_taps {
+            let expected = if operator.kind.has_vector_of_heads() { operator.options.heads } else { shape.1 };
+            if columns != expected && !is_taps {
                 let title = format!(
-                    "operator {:?}: vector {:?} has {columns} columns, rows have {}",
-                    operator.name, drafts[vector].name, shape.1
+                    "operator {:?}: vector {:?} has {columns} columns, {} have {expected}",
+                    operator.name,
+                    drafts[vector].name,
+                    if operator.kind.has_vector_of_heads() { "heads" } else { "rows" }
                 );
                 return Err(source.error_among(
                     &drafts[vector].shape_spans,
                     title,
-                    format!("expected [1, {}]", shape.1),
+                    format!("expected [1, {expected}]"),
                 ));
             }
         }

@@ -108,11 +108,12 @@ kinds! {
     Add "add" { inputs: 2 };
     /// `a * b`, equal shapes.
     Mul "mul" { inputs: 2 };
-    /// Softmax along each row, or along each head of a row.
-    Softmax "softmax" { class: Class::Row, reads: 3, steps: 10, gradient: Gradient::OfOutput(OperatorKind::SoftmaxGrad) };
-    /// Layer norm along each row.
+    /// Softmax along each row, or along each head of a row; with a vector, each head's element of it (a sink) is a score more that
+    /// takes part in the sum and has no result.
+    Softmax "softmax" { class: Class::Row, vectors: 1, reads: 3, steps: 10, gradient: Gradient::OfOutput(OperatorKind::SoftmaxGrad) };
+    /// Layer norm along each row, or along each head of a row.
     LayerNorm "layer_norm" { class: Class::Row, vectors: 2, reads: 2, steps: 12, gradient: Gradient::OfInput(OperatorKind::LayerNormGrad) };
-    /// Root-mean-square norm along each row.
+    /// Root-mean-square norm along each row, or along each head of a row.
     RmsNorm "rms_norm" { class: Class::Row, vectors: 1, reads: 2, steps: 8, gradient: Gradient::OfInput(OperatorKind::RmsNormGrad) };
     /// A constant times x.
     Scale "scale" { gradient: Gradient::Itself };
@@ -210,6 +211,12 @@ kinds! {
     RowScale "row_scale" { class: Class::Row, stages: 2 };
     /// Each row of x over its element of the second input, in a data type of 8 bits.
     Quantize "quantize" { class: Class::Row, inputs: 2 };
+    /// `a - b`, equal shapes.
+    Sub "sub" { inputs: 2 };
+    /// The sum of each window of an image, channel by channel.
+    SumPool "sum_pool" { class: Class::Pool };
+    /// As `decay_mask`, but zero for j = t too.
+    DecayBefore "decay_before" { class: Class::Carried, inputs: 2, stages: 2 };
 }
 
 impl OperatorKind {
@@ -259,15 +266,20 @@ impl OperatorKind {
     pub fn shares_input(self, position: usize) -> bool {
         match self {
             Self::Outer | Self::Contract => position == 1,
-            Self::DecayMask => position == 0,
+            Self::DecayMask | Self::DecayBefore => position == 0,
             _ => false,
         }
     }
 
     /// Whether a second input may have another data type: factors of a recurrence, scales.
     pub fn mixes_types(self) -> bool {
-        use OperatorKind::{AdamUpdate, DecayMask, HeadScale, Quantize, Scan, ScanBefore};
-        matches!(self, AdamUpdate | HeadScale | Scan | ScanBefore | DecayMask | Quantize)
+        use OperatorKind::{AdamUpdate, DecayBefore, DecayMask, HeadScale, Quantize, Scan, ScanBefore};
+        matches!(self, AdamUpdate | HeadScale | Scan | ScanBefore | DecayMask | DecayBefore | Quantize)
+    }
+
+    /// Whether its row vector has an element for each head, in the place of one for each column.
+    pub fn has_vector_of_heads(self) -> bool {
+        self == Self::Softmax
     }
 
     /// Whether its row vectors are taps, several for each column: heads are its columns.

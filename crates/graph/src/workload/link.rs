@@ -147,7 +147,7 @@ fn options(
 ) -> Result<GemmOptions, Diagnostic> {
     let is_gemm = kind == OperatorKind::Gemm;
     let has_heads = is_gemm || has_heads(kind);
-    let has_groups = is_gemm || matches!(kind, OperatorKind::Outer | OperatorKind::Contract | OperatorKind::DecayMask);
+    let has_groups = is_gemm || has_groups(kind);
     let refused = |key: &str, span: std::ops::Range<usize>| {
         let title = format!("`operators.{name}.{key}`: `{}` has no `{key}`", kind.name());
         Err(source.error(span, title, "means nothing here"))
@@ -176,12 +176,18 @@ fn options(
     })
 }
 
+/// Whether heads of a function may share those of its second operand.
+fn has_groups(kind: OperatorKind) -> bool {
+    use OperatorKind::{Contract, DecayBefore, DecayMask, Outer};
+    matches!(kind, Outer | Contract | DecayMask | DecayBefore)
+}
+
 /// Whether a function takes heads.
 fn has_heads(kind: OperatorKind) -> bool {
-    use OperatorKind::{Contract, DecayMask, HeadScale, Outer, Scan, ScanBefore};
-    use OperatorKind::{HeadTranspose, Rotary, Softmax, SoftmaxGrad};
-    let of_recurrences = matches!(kind, HeadScale | Outer | Contract | Scan | ScanBefore | DecayMask);
-    of_recurrences || matches!(kind, Softmax | SoftmaxGrad | Rotary | HeadTranspose)
+    use OperatorKind::{HeadScale, HeadTranspose, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad, Rotary};
+    use OperatorKind::{Scan, ScanBefore, Softmax, SoftmaxGrad};
+    let of_rows = matches!(kind, Softmax | SoftmaxGrad | Rotary | LayerNorm | LayerNormGrad | RmsNorm | RmsNormGrad);
+    of_rows || has_groups(kind) || matches!(kind, HeadScale | Scan | ScanBefore | HeadTranspose)
 }
 
 /// Lines and pixels, kernels, steps and paddings stay below this.

@@ -68,7 +68,7 @@ fn made(operator: &Linked<'_>, inputs: &[Shape], taps: Option<u64>) -> Option<Re
                 }
             }
         }
-        OperatorKind::DecayMask => {
+        OperatorKind::DecayMask | OperatorKind::DecayBefore => {
             let length = rows / sequences;
             let scores = groups.checked_mul(length);
             let fits = heads.is_multiple_of(groups) && scores == Some(columns) && second == Some((rows, heads));

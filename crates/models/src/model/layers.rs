@@ -226,23 +226,18 @@ impl Writer<'_> {
         self.product("expert_down", "e_mid", &weight("down"), ("e_fed", None), &grouped);
         self.tensor("ids_tokens", "visits", "1", "input", &Kept::of_type("fp32"));
         self.operator("collect", "embedding", &["ids_tokens", "e_fed"], "t_fed", &with());
-        self.operator("weigh", "scale", &["t_fed"], "t_weighed", &with());
-        let mut fed = "t_weighed".to_owned();
-        if experts.each > 1 {
-            // The experts of a token are neighbours: a sum over a window of them.
-            let window = [1, experts.each];
-            let more = with().pooled(window);
-            self.operator("combine", "average_pool", &["t_weighed"], "fed_by_experts", &more);
-            "fed_by_experts".clone_into(&mut fed);
-        }
+        let fed = self.combined(experts.each);
         if experts.shared == 0 {
             return fed;
         }
-        let shared = self.block_of("shared_", h, "shared_width");
+        let mut shared = self.block_of("shared_", h, "shared_width");
         if experts.shared_gate {
             self.matrix("w_shared_open", "hidden", "1");
             self.operator("shared_open", "gemm", &[h, "w_shared_open"], "shared_opening", &with());
             self.operator("shared_sigmoid", "sigmoid", &["shared_opening"], "shared_opened", &with());
+            let more = with().heads(1u64);
+            self.operator("shared_weigh", "head_scale", &[&shared, "shared_opened"], "shared_weighed", &more);
+            "shared_weighed".clone_into(&mut shared);
         }
         self.operator("add_experts", "add", &[&shared, &fed], "fed_by_all", &with());
         "fed_by_all".to_owned()

@@ -24,6 +24,15 @@ impl Meeting {
     }
 }
 
+/// What stands between scores and their shares beside the mask.
+#[derive(Clone, Copy, Default)]
+struct Turns {
+    /// Scores are bounded.
+    capped: bool,
+    /// Each head has a score of its own that takes part in the softmax.
+    has_sinks: bool,
+}
+
 /// Heads of a product over keys.
 #[derive(Clone, Copy)]
 struct Sharing {
@@ -69,22 +78,22 @@ impl Writer<'_> {
         (q, k, v): (&str, &str, &str),
         sharing: Sharing,
         meeting: &Meeting,
-        capped: bool,
+        turns: Turns,
     ) -> String {
         let named = |name: &str| format!("{part}{name}");
         let Sharing { heads, kv_heads } = sharing;
         let more = with().and(&meeting.options()).heads(heads).kv_heads(kv_heads);
         let (s, o) = (named("s"), named("o"));
         self.operator(&named("scores"), "gemm", &[q, k], &s, &with().transpose_b().and(&more));
-        let p = self.softmaxed(part, &s, heads, meeting.causal, capped);
+        let p = self.softmaxed(part, &s, heads, meeting.causal, turns);
         self.operator(&named("mix"), "gemm", &[&p, v], &o, &more);
         o
     }
 
-    fn softmaxed(&mut self, part: &str, scores: &str, heads: u64, causal: bool, capped: bool) -> String {
+    fn softmaxed(&mut self, part: &str, scores: &str, heads: u64, causal: bool, turns: Turns) -> String {
         let named = |name: &str| format!("{part}{name}");
         let mut s = scores.to_owned();
-        if capped && !self.part.is_some_and(|part| part.has_fused_attention) {
+        if turns.capped && !self.part.is_some_and(|part| part.has_fused_attention) {
             let bounded = named("s_capped");
             self.operator(&named("cap"), "tanh", &[&s], &bounded, &with());
             s = bounded;
@@ -92,7 +101,13 @@ impl Writer<'_> {
         let (masked, p) = (named("s_masked"), named("p"));
         let mask = if causal || self.is_decoding() { "causal_mask" } else { "scale" };
         self.operator(&named("mask"), mask, &[&s], &masked, &with());
-        self.operator(&named("softmax"), "softmax", &[&masked], &p, &with().heads(heads));
+        let mut more = with().heads(heads);
+        if turns.has_sinks {
+            let sinks = named("sinks");
+            self.tensor(&sinks, "1", &number(heads), "weight", &Kept::default());
+            more = more.vectors([self.named(&sinks)]);
+        }
+        self.operator(&named("softmax"), "softmax", &[&masked], &p, &more);
         p
     }
 
@@ -152,7 +167,8 @@ impl Writer<'_> {
                 values = "v_cache";
             }
         }
-        let mut o = self.attended("", ("q", keys, values), Sharing { heads, kv_heads }, &meeting, of.capped);
+        let turns = Turns { capped: of.capped, has_sinks: of.sinks };
+        let mut o = self.attended("", ("q", keys, values), Sharing { heads, kv_heads }, &meeting, turns);
         if of.gate > 0 {
             self.numbered("gate_out", (h, hidden), of.gate, "gate_plain", false);
             self.operator("sigmoid_gate", "sigmoid", &["gate_plain"], "gate_open", &with());
@@ -182,7 +198,7 @@ impl Writer<'_> {
         self.operator("index_heads", "reshape", &["is_weighed"], "is_heads", &with());
         let window = [1, heads];
         let pooled = with().pooled(window);
-        self.operator("index_sum", "average_pool", &["is_heads"], "is_sum", &pooled);
+        self.operator("index_sum", "sum_pool", &["is_heads"], "is_sum", &pooled);
         if entries > top {
             self.sized("chosen", shape(self.tokens(), top), &Kept::default());
             self.operator("choose", "select", &["is_sum"], "chosen", &with());
@@ -250,7 +266,7 @@ impl Writer<'_> {
             self.operator("scores_plain", "gemm", &["qn", "kn"], "s_plain", &turned(own));
             self.operator("scores_rotated", "gemm", &["qr", "kr"], "s_rotated", &turned(shared));
             self.operator("add_scores", "add", &["s_plain", "s_rotated"], "s", &with());
-            let p = self.softmaxed("", "s", heads, meeting.causal, false);
+            let p = self.softmaxed("", "s", heads, meeting.causal, Turns::default());
             self.numbered("value_up", ("c", key), heads * value, "v", false);
             self.operator("mix", "gemm", &[&p, "v"], "o", &more(own));
         }
@@ -288,7 +304,7 @@ impl Writer<'_> {
         self.operator("scores_plain", "gemm", &["qc", &c], "s_plain", &turned);
         self.operator("scores_rotated", "gemm", &["qr", &kr], "s_rotated", &turned);
         self.operator("add_scores", "add", &["s_plain", "s_rotated"], "s", &with());
-        let p = self.softmaxed("", "s", heads, causal, false);
+        let p = self.softmaxed("", "s", heads, causal, Turns::default());
         self.operator("mix", "gemm", &[&p, &c], "oc", &more);
         self.matrix("w_value_up", &number(key), &number(heads * value));
         self.product("value_up", "oc", "w_value_up", ("o", None), &with().heads(heads));
@@ -316,7 +332,7 @@ impl Writer<'_> {
         }
         let sharing = Sharing { heads, kv_heads: 1 };
         let meeting = self.meeting(Some(Window { tokens: window, chunked: false }));
-        let mut o = self.attended("", ("q", keys, keys), sharing, &meeting, false);
+        let mut o = self.attended("", ("q", keys, keys), sharing, &meeting, Turns::default());
         let tokens = if self.is_decoding() { context } else { self.options.sequence };
         let entries = tokens.checked_div(ratio).unwrap_or(0);
         if ratio > 0 {
@@ -340,7 +356,7 @@ impl Writer<'_> {
                     instances = self.tokens();
                 }
                 let meeting = Meeting { batch: instances, causal: false };
-                let of_entries = self.attended("far_", ("q", &keys, &keys), sharing, &meeting, false);
+                let of_entries = self.attended("far_", ("q", &keys, &keys), sharing, &meeting, Turns::default());
                 self.operator("add_far", "add", &[&o, &of_entries], "o_all", &with());
                 "o_all".clone_into(&mut o);
             }

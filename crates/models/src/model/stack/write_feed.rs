@@ -70,7 +70,7 @@ impl Writer<'_> {
 
     /// Experts: the router, rows gathered for each expert that is met, grouped products, rows gathered back and added up.
     fn stack_experts(&mut self, hidden: u64, of: &Expertise, h: &str) -> String {
-        let Experts { count, each, shared, shared_gate, .. } = of.experts;
+        let Experts { count, shared, shared_gate, .. } = of.experts;
         self.numbered("router", (h, hidden), count, "routes", of.bias);
         self.operator("routing", "softmax", &["routes"], "routed", &with());
         let inner = of.latent.unwrap_or(hidden);
@@ -79,13 +79,8 @@ impl Writer<'_> {
             self.numbered("latent_down", (h, hidden), inner, "x_latent", false);
             "x_latent".clone_into(&mut rows);
         }
-        let mut fed = self.routed_products(&of.experts, of, inner, &rows);
-        if each > 1 {
-            let window = [1, each];
-            let more = with().pooled(window);
-            self.operator("combine", "average_pool", &[&fed], "fed_by_experts", &more);
-            "fed_by_experts".clone_into(&mut fed);
-        }
+        self.routed_products(&of.experts, of, inner, &rows);
+        let mut fed = self.combined(of.experts.each);
         if of.latent.is_some() {
             self.numbered("latent_up", (&fed, inner), hidden, "fed_by_latent", false);
             "fed_by_latent".clone_into(&mut fed);
@@ -106,7 +101,23 @@ impl Writer<'_> {
         "fed_by_all".to_owned()
     }
 
-    fn routed_products(&mut self, experts: &Experts, of: &Expertise, inner: u64, rows: &str) -> String {
+    /// What the chosen experts made of each token, `t_fed`, times the largest shares of the router's softmax (DeepSeekMoE,
+    /// arXiv:2401.06066): a token's experts are neighbours, in the order of the experts. Which those are is an input, as in `ids_experts`.
+    pub(in crate::model) fn combined(&mut self, each: u64) -> String {
+        let (tokens, visits) = (self.tokens(), self.tokens().saturating_mul(each));
+        self.sized("shares_by_token", shape(tokens, each), &Kept::default());
+        self.operator("choose_experts", "select", &["routed"], "shares_by_token", &with());
+        self.sized("shares", shape(visits, 1), &Kept::default());
+        self.operator("part_shares", "reshape", &["shares_by_token"], "shares", &with());
+        self.operator("weigh", "head_scale", &["t_fed", "shares"], "t_weighed", &with().heads(1u64));
+        if each == 1 {
+            return "t_weighed".to_owned();
+        }
+        self.operator("combine", "sum_pool", &["t_weighed"], "fed_by_experts", &with().pooled([1, each]));
+        "fed_by_experts".to_owned()
+    }
+
+    fn routed_products(&mut self, experts: &Experts, of: &Expertise, inner: u64, rows: &str) {
         let (met, most) = experts.met_by(self.tokens(), &self.options.expert_load);
         let (all, visits) = (met.saturating_mul(most), self.tokens().saturating_mul(experts.each));
         self.tensor("ids_experts", &number(all), "1", "input", &Kept::of_type("fp32"));
@@ -139,7 +150,5 @@ impl Writer<'_> {
         product(self, "down", "e_mid", (width, inner), "e_fed");
         self.tensor("ids_tokens", &number(visits), "1", "input", &Kept::of_type("fp32"));
         self.operator("collect", "embedding", &["ids_tokens", "e_fed"], "t_fed", &with());
-        self.operator("weigh", "scale", &["t_fed"], "t_weighed", &with());
-        "t_weighed".to_owned()
     }
 }

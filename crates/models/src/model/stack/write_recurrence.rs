@@ -1,14 +1,15 @@
 //! Graphs of linear attention: gated delta rules and lightning attention, in chunks of a sequence, or token by token over a state.
 //!
 //! In chunks a delta rule is written in its WY form (Yang et al. 2024, arXiv:2406.06484): products of a chunk's keys with themselves
-//! under the decays between them, their inverse, what that makes of keys and values, a scan of states from chunk to chunk, and what each
-//! token reads of the state that entered its chunk. What a chunk's corrections take from that state is written as products of its shape.
+//! under the decays between them, the inverse of that triangle and the identity by doubling, and what it makes of values. A sequence of
+//! one chunk, and a decoded token, are the rule itself. Of several chunks the products that carry states from one to the next have
+//! their shapes, but not their numbers: the transition between chunks is a matrix, which no operator here carries.
 
 use super::super::options::Phase;
 use super::super::write::{Writer, shape, with};
 use super::recurrence::{Decay, DeltaNet, Lightning, chunk_of};
 use super::write::number;
-use rdusim_graph::workload::Kept;
+use rdusim_graph::workload::{Kept, OperatorOptions};
 
 /// Heads and widths of states in chunks.
 struct InChunks {
@@ -29,14 +30,18 @@ impl Writer<'_> {
     }
 
     /// A projection, the convolution of its last rows, and its activation.
-    fn short_convolved(&mut self, name: &str, (h, hidden): (&str, u64), columns: u64, taps: u64) {
+    fn short_convolved(&mut self, name: &str, from: (&str, u64), net: &DeltaNet) {
+        let (heads, columns, taps) = match name {
+            "v" => (net.value_heads, net.values(), net.taps),
+            _ => (net.key_heads, net.keys(), net.taps),
+        };
         let (plain, conv) = (format!("{name}_plain"), format!("{name}_conv"));
         let weight = match name {
             "q" => "query",
             "k" => "key",
             _ => "value",
         };
-        self.numbered(weight, (h, hidden), columns, &plain, false);
+        self.numbered(weight, from, columns, &plain, false);
         let vector = format!("taps_{name}");
         self.tensor(&vector, "1", &number(columns * taps), "weight", &Kept::default());
         let vectors = with().vectors([self.named(&vector)]);
@@ -50,15 +55,32 @@ impl Writer<'_> {
             let more = with().batch(self.options.batch).and(&vectors);
             self.operator(&format!("convolve_{name}"), "causal_conv", &[&plain], &conv, &more);
         }
-        self.operator(&format!("silu_{name}"), "silu", &[&conv], name, &with());
+        if name == "v" {
+            self.operator("silu_v", "silu", &[&conv], name, &with());
+            return;
+        }
+        let open = format!("{name}_open");
+        self.operator(&format!("silu_{name}"), "silu", &[&conv], &open, &with());
+        self.unit(name, &open, heads);
+    }
+
+    /// Heads of queries or keys of length 1, those of queries scaled by the root of their width: a norm times a constant.
+    fn unit(&mut self, name: &str, from: &str, heads: u64) {
+        let (even, unit) = (format!("{name}_even"), format!("{name}_unit"));
+        let is_query = name == "q";
+        self.operator(&format!("norm_{name}"), "rms_norm", &[from], &even, &with().heads(heads));
+        self.operator(&format!("unit_{name}"), "scale", &[&even], if is_query { &unit } else { name }, &with());
+        if is_query {
+            self.operator("scale_q", "scale", &[&unit], name, &with());
+        }
     }
 
     /// What a gated delta rule makes of the normed rows `h`.
     pub(super) fn delta_rule(&mut self, h: &str, net: &DeltaNet) -> String {
         let hidden = self.options.architecture.hidden;
         let heads = net.value_heads;
-        for (name, columns) in [("q", net.keys()), ("k", net.keys()), ("v", net.values())] {
-            self.short_convolved(name, (h, hidden), columns, net.taps);
+        for name in ["q", "k", "v"] {
+            self.short_convolved(name, (h, hidden), net);
         }
         self.numbered("learn", (h, hidden), heads, "learn_plain", false);
         self.operator("learn_rate", "sigmoid", &["learn_plain"], "beta", &with());
@@ -93,7 +115,9 @@ impl Writer<'_> {
             self.delta_chunks(net, a);
         }
         let values = net.values();
-        self.norm_of("o_state", "o_normed", &number(values));
+        self.tensor("gain_o_normed", "1", &number(values), "weight", &Kept::default());
+        let gain = self.named("gain_o_normed");
+        self.operator("norm_o_normed", "rms_norm", &["o_state"], "o_normed", &with().heads(heads).vectors([gain]));
         match net.decay {
             Decay::Head => self.numbered("gate_out", (h, hidden), values, "z", false),
             Decay::Column => {
@@ -116,7 +140,7 @@ impl Writer<'_> {
         self.tensor("state", &rows, &columns, "output", &Kept::default());
         self.operator("decay_state", "head_scale", &["state_cache", a], "state_kept", &by_head);
         self.operator("ask_state", "contract", &["state_kept", "k"], "v_known", &grouped);
-        self.operator("difference", "add", &["v", "v_known"], "v_new", &with());
+        self.operator("difference", "sub", &["v", "v_known"], "v_new", &with());
         self.operator("learned", "head_scale", &["v_new", "beta"], "v_learned", &by_head);
         self.operator("put_in", "outer", &["v_learned", "k"], "u", &grouped);
         self.operator("step_state", "add", &["state_kept", "u"], "state", &with());
@@ -129,40 +153,71 @@ impl Writer<'_> {
         let (heads, groups) = (net.value_heads, net.key_heads);
         let causal = with().batch(of.chunks).causal(true);
         let (by_head, grouped) = (with().heads(heads), with().heads(heads).kv_heads(groups));
-        self.operator("pair_keys", "gemm", &["k", "k"], "kk", &with().heads(groups).transpose_b().and(&causal));
-        self.sized("kk_heads", shape(of.rows, heads * of.chunk), &Kept::default());
-        self.spread_heads("kk", "kk_heads", heads / groups);
-        self.operator("decay_pairs", "decay_mask", &["kk_heads", a], "m", &with().and(&by_head).batch(of.chunks));
-        self.operator("invert", "gemm", &["m", "m"], "t", &with().and(&by_head).and(&causal));
+        let (pairs, of_decay) = (with().heads(groups).transpose_b().and(&causal), grouped.clone().batch(of.chunks));
+        let within = with().and(&by_head).and(&causal);
+        self.operator("pair_keys", "gemm", &["k", "k"], "kk", &pairs);
+        self.operator("decay_pairs", "decay_before", &["kk", a], "kk_before", &of_decay);
+        self.operator("learn_pairs", "head_scale", &["kk_before", "beta"], "e_2", &by_head);
+        let lost = self.inverted(&of, &within);
         self.operator("learned", "head_scale", &["v", "beta"], "v_beta", &by_head);
-        self.operator("new_values", "gemm", &["t", "v_beta"], "u", &with().and(&by_head).and(&causal));
-        self.operator("new_keys", "gemm", &["t", "k"], "w", &with().and(&grouped).and(&causal));
-        self.states(&of, a, ("u", "w"));
-        let by_chunk = with().and(&by_head).transpose_b().batch(of.chunks);
-        self.operator("correct", "gemm", &["w", "s_in"], "u_known", &by_chunk);
-        self.operator("add_correction", "add", &["u", "u_known"], "u_new", &with());
-        self.operator("read_state", "gemm", &["w", "s_in"], "o_before", &by_chunk);
-        self.operator("pair_queries", "gemm", &["q", "k"], "qk", &with().heads(groups).transpose_b().and(&causal));
-        self.sized("qk_heads", shape(of.rows, heads * of.chunk), &Kept::default());
-        self.spread_heads("qk", "qk_heads", heads / groups);
-        self.operator("decay_queries", "decay_mask", &["qk_heads", a], "qm", &with().and(&by_head).batch(of.chunks));
-        self.operator("mix_in_chunk", "gemm", &["qm", "u_new"], "o_chunk", &with().and(&by_head).and(&causal));
-        self.operator("add_chunk", "add", &["o_chunk", "o_before"], "o_state", &with());
+        self.operator("lose_values", "gemm", &[&lost, "v_beta"], "v_lost", &within);
+        self.operator("new_values", "sub", &["v_beta", "v_lost"], "u", &with());
+        let mut new = "u";
+        if of.chunks > of.batch {
+            self.operator("new_keys", "gemm", &[&lost, "k"], "w", &with().and(&grouped).and(&causal));
+            self.states(&of, a, ("u", "w"));
+            let by_chunk = with().and(&by_head).transpose_b().batch(of.chunks);
+            self.operator("correct", "gemm", &["w", "s_in"], "u_known", &by_chunk);
+            self.operator("add_correction", "sub", &["u", "u_known"], "u_new", &with());
+            self.operator("read_state", "gemm", &["w", "s_in"], "o_before", &by_chunk);
+            new = "u_new";
+        } else if self.options.phase == Phase::Prefill {
+            self.state_of_one_chunk(&of, a, groups);
+        }
+        self.operator("pair_queries", "gemm", &["q", "k"], "qk", &pairs);
+        self.operator("decay_queries", "decay_mask", &["qk", a], "qm", &of_decay);
+        let made = if of.chunks > of.batch { "o_chunk" } else { "o_state" };
+        self.operator("mix_in_chunk", "gemm", &["qm", new], made, &within);
+        if of.chunks > of.batch {
+            self.operator("add_chunk", "add", &["o_chunk", "o_before"], "o_state", &with());
+        }
     }
 
-    /// Scores of heads of keys for each of the heads of values that share them: the same ones side by side.
-    fn spread_heads(&mut self, from: &str, to: &str, times: u64) {
-        let mut from = from.to_owned();
-        let mut copies = 1;
-        while copies < times {
-            copies *= 2;
-            let made = if copies == times { to.to_owned() } else { format!("{to}_{copies}") };
-            self.operator(&format!("spread_{made}"), "concat", &[&from, &from], &made, &with());
-            from = made;
+    /// Of a strictly lower triangle A, which is `e_2`, `1 - inverse(1 + A)`. `1 - e_n` is the sum of all powers of `-A` below n, so
+    /// that `e_2n = e_n - A^n + A^n e_n`, and the n-th power of a chunk of n rows is zero.
+    fn inverted(&mut self, of: &InChunks, within: &OperatorOptions) -> String {
+        let (mut lost, mut power, mut below) = ("e_2".to_owned(), "e_2".to_owned(), 2);
+        while below < of.chunk {
+            let (square, known, less) = (format!("power_{below}"), format!("known_{below}"), format!("less_{below}"));
+            below *= 2;
+            let next = format!("e_{below}");
+            self.operator(&format!("square_{below}"), "gemm", &[&power, &power], &square, within);
+            self.operator(&format!("apply_{below}"), "gemm", &[&square, &lost], &known, within);
+            self.operator(&format!("subtract_{below}"), "sub", &[&lost, &square], &less, &with());
+            self.operator(&format!("double_{below}"), "add", &[&less, &known], &next, &with());
+            (lost, power) = (next, square);
         }
-        if from != to {
-            self.operator(&format!("spread_{to}"), "slice", &[&from], to, &with());
-        }
+        lost
+    }
+
+    /// The state that a sequence of one chunk leaves: each new value, decayed to the chunk's end, with its key.
+    fn state_of_one_chunk(&mut self, of: &InChunks, a: &str, groups: u64) {
+        let InChunks { rows, chunks, chunk, heads, key, value, .. } = *of;
+        let window = with().image([1, chunk]).kernel([1, chunk]).padding([0, 0, 0, chunk - 1]);
+        self.sized("a_rest", shape(rows, heads), &Kept::default());
+        self.operator("decay_to_end", "rest_product", &[a], "a_rest", &window);
+        self.operator("values_to_end", "head_scale", &["u", "a_rest"], "u_end", &with().heads(heads));
+        let by_group = with().heads(groups).batch(chunks);
+        let each = heads / groups * value;
+        self.sized("s_groups", shape(chunks * each, groups * key), &Kept::default());
+        let turned = with().heads(groups).transpose_a().batch(chunks);
+        self.operator("state_of_chunk", "gemm", &["u_end", "k"], "s_groups", &turned);
+        self.sized("s_apart", shape(chunks * groups, each * key), &Kept::default());
+        self.operator("group_states", "head_transpose", &["s_groups"], "s_apart", &by_group);
+        self.sized("s_flat", shape(chunks, heads * value * key), &Kept::default());
+        self.operator("flatten_states", "reshape", &["s_apart"], "s_flat", &with());
+        self.tensor("state", &number(chunks), &number(heads * value * key), "output", &Kept::default());
+        self.operator("keep_state", "reformat", &["s_flat"], "state", &with());
     }
 
     /// The state that enters each chunk, from the keys and values that each adds.
