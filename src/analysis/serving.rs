@@ -243,7 +243,13 @@ fn stack<'s>(system: &'s System, name: Option<&str>, noted: &mut dyn FnMut(&str)
     let names = serving.iter().map(|stack| stack.kind.name()).collect::<Vec<_>>().join(", ");
     let Some(name) = name else {
         let own = serving.iter().find(|stack| stack.kind == StackKind::Serving).or(serving.first());
-        let own = own.ok_or_else(|| Diagnostic::new(format!("{} has no stack that serves", system.name)))?;
+        let own = own.ok_or_else(|| {
+            Diagnostic::new(format!("{} has no stack that serves: chips of its kind only train in a pod", system.name))
+                .with_help(
+                    "use a system of RDUs or GPUs (`sn40l-16`, `dgx-h100`), or time a token on one chip: \
+                     `rdusim model NAME --phase decode -o token.toml`, `rdusim run --arch CHIP --workload token.toml`",
+                )
+        })?;
         noted(&format!("no `--stack`: {}, of those of {} that serve: {names}", own.kind.name(), system.name));
         return Ok(own);
     };

@@ -140,8 +140,8 @@ fn windows_bound_caches_and_products() {
     );
     let router = 64 * 8;
     let layers = 2 * (HEADS + router + 8 * BLOCK);
-    // Biases of 64 queries, 32 keys, 32 values, 64 outputs and 8 experts.
-    let parameters = ENDS + layers + 2 * (128 + 64 + 32 + 32 + 64 + 8);
+    // Biases of 64 queries, 32 keys, 32 values, 64 outputs and 8 experts; a sink in each of 4 heads.
+    let parameters = ENDS + layers + 2 * (128 + 64 + 32 + 32 + 64 + 8 + 4);
     let met = MET + 32 * 2 * 64;
     let products = 2 * (HEADS + router + 2 * BLOCK) + met + LOGITS;
     check("gpt_oss", &plain(config, parameters, (CONTEXT + 32) * 64, products));

@@ -218,8 +218,8 @@ impl Reader<'_> {
             "queries and keys are normed as whole rows, not head by head: the work is the same",
         );
         said(
-            any(&|mixer| matches!(mixer, Mixer::Heads(a) if a.sinks) || matches!(mixer, Mixer::Compressed(_))),
-            "sinks of attention are left out: a number for each head, and the column that it adds to the scores",
+            any(&|mixer| matches!(mixer, Mixer::Compressed(_))),
+            "sinks of attention over compressed keys are left out: a number for each head, and the column that it adds to the scores",
         );
         said(
             any(&|mixer| matches!(mixer, Mixer::Heads(a) if a.window.is_some_and(|w| w.tokens < sequence))),
@@ -235,7 +235,7 @@ impl Reader<'_> {
         );
         said(
             any(&|mixer| matches!(mixer, Mixer::Delta(_) | Mixer::Lightning(_))),
-            "the dependence of corrections in one chunk on the state before it is work alone: chunks are not made one after the other",
+            "a decoded token and a sequence of one chunk are the rule itself; of several chunks, what one takes from the state before it is work alone",
         );
         said(
             stack.experts().is_some_and(|of| of.bias),

@@ -124,11 +124,8 @@ impl LayerKind {
         match &self.mixer {
             Mixer::None | Mixer::Matrix => 0,
             Mixer::Heads(a) => {
-                if a.head_norm {
-                    a.heads * a.key + of_keys(a)
-                } else {
-                    0
-                }
+                let norms = if a.head_norm { a.heads * a.key + of_keys(a) } else { 0 };
+                norms + if a.sinks { a.heads } else { 0 }
             }
             Mixer::Latent(a) => {
                 let of_indexer = a.indexer.map_or(0, |indexer| 2 * indexer.head);
