@@ -406,6 +406,9 @@ fn quotient_error(top: f64, y: f64, spread: f64, bottom: f64, count: f64) -> f64
 mod tests {
     use super::*;
 
+    /// A function of a row and its errors.
+    type OfRow = fn(&[f64], &[f64], &mut [f64], &mut [f64]);
+
     fn row(values: &[f64]) -> Bounded {
         Bounded::exact(Matrix { rows: 1, columns: values.len(), values: values.to_vec() })
     }
@@ -437,7 +440,6 @@ mod tests {
         let x = [0.3, -1.2, 2.0, 0.7];
         let e = [0.01, 0.0, 0.02, 0.005];
         let moved: Vec<f64> = x.iter().zip(&e).map(|(x, e)| x + e).collect();
-        type OfRow = fn(&[f64], &[f64], &mut [f64], &mut [f64]);
         let functions: [OfRow; 4] =
             [|x, e, y, d| softmax(x, e, None, y, d), |x, e, y, d| softmax(x, e, Some(1.5), y, d), layer_norm, rms_norm];
         for function in functions {

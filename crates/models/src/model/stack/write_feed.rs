@@ -101,7 +101,7 @@ impl Writer<'_> {
         "fed_by_all".to_owned()
     }
 
-    /// What the chosen experts made of each token, `t_fed`, times the largest shares of the router's softmax (DeepSeekMoE,
+    /// What the chosen experts made of each token, `t_fed`, times the largest shares of the router's softmax (`DeepSeekMoE`,
     /// arXiv:2401.06066): a token's experts are neighbours, in the order of the experts. Which those are is an input, as in `ids_experts`.
     pub(in crate::model) fn combined(&mut self, each: u64) -> String {
         let (tokens, visits) = (self.tokens(), self.tokens().saturating_mul(each));
