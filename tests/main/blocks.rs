@@ -370,7 +370,7 @@ const DELTA: &str = r#"{"architectures": ["Qwen3NextForCausalLM"], "model_type":
     "decoder_sparse_step": 1, "vocab_size": 40, "rms_norm_eps": 1e-5, "tie_word_embeddings": false}"#;
 
 /// The gated delta rule (Yang et al. 2024, arXiv:2412.06464, equation 10), token by token from a state:
-/// S = a S (1 - b k k^T) + b v k^T, o = S q, with keys and queries of length 1.
+/// `S = a S (1 - b k k^T) + b v k^T`, `o = S q`, with keys and queries of length 1.
 struct DeltaRule<'a> {
     layer: &'a Layer,
     /// Of each head, value by value, the row of its state.
@@ -563,7 +563,7 @@ fn mamba_2_is_its_formula() {
     mapped("mamba prefill", &workload);
 }
 
-/// A mixture of experts with one that every token meets (DeepSeekMoE, arXiv:2401.06066, equations 9 to 11): weights of the chosen are
+/// A mixture of experts with one that every token meets (`DeepSeekMoE`, arXiv:2401.06066, equations 9 to 11): weights of the chosen are
 /// the largest shares of the softmax over all logits.
 #[test]
 fn experts_with_a_shared_one_are_their_formula() {
