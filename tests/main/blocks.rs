@@ -311,7 +311,7 @@ fn latent_attention_is_its_formula() {
     mapped("latent prefill", &workload);
 }
 
-/// The scores of the lightning indexer (DeepSeek-V3.2, equation 1): over heads j, the sum of w_j relu(q_j k).
+/// The scores of the lightning indexer (DeepSeek-V3.2, equation 1): over heads j, the sum of `w_j relu(q_j k)`.
 fn index_scores(layer: &Layer, context: usize) -> Rows {
     let (heads, width) = (2, 16);
     let keys = layer.rows("ik_cache");
