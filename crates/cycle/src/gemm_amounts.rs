@@ -24,7 +24,7 @@ enum Passes {
     /// Of heads, by row tile of a sequence.
     ByRowTile(Vec<RowPass>),
     /// Over a result that is added up over rows.
-    Sums(SumAmounts),
+    Sums(Box<SumAmounts>),
     /// Of what a mask leaves of a product.
     Sampled(SampledAmounts),
 }
@@ -59,7 +59,7 @@ impl GemmAmounts {
         let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, graph.last_functions(chip, index))?;
         let keys = Keys::new(graph, tiling, index);
         let passes = match graph.form(index) {
-            _ if stage.spec.sums.is_some() => Passes::Sums(SumAmounts::new(graph, tiling, index, mapping)?),
+            _ if stage.spec.sums.is_some() => Passes::Sums(Box::new(SumAmounts::new(graph, tiling, index, mapping)?)),
             Some(_) if keys.is_some() => Passes::ByColumnTile(tiles_of_keys(&shape, &keys?, mapping)),
             Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),
             None if graph.sampled(index).is_some() => {

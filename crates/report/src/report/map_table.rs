@@ -1,6 +1,7 @@
 //! The map of a configuration as text: for every section its nest, stages, buffers, streams and links.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use super::describe;
 use super::figures::quotient;
@@ -114,11 +115,8 @@ fn nest(nest: &NestEntry) -> String {
     }
     if let Some(panels) = nest.tiled_axis.as_ref().and_then(|cut| cut.panels.as_ref()) {
         let (count, of) = (counted(panels.panels, "panel"), names(&panels.columns_of));
-        text.push_str(&format!(
-            ", in {count} of {} of the {} columns of {of}",
-            whole(panels.width),
-            whole(panels.extent)
-        ));
+        let (width, extent) = (whole(panels.width), whole(panels.extent));
+        let _ = write!(text, ", in {count} of {width} of the {extent} columns of {of}");
     }
     text
 }
