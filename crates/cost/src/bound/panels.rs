@@ -2,7 +2,7 @@
 //!
 //! The operand is read once for each of p panels, the weight once for each of b row blocks, and the fp32 sums of the largest
 //! block and panel lie on chip: `4 ceil(M / b) ceil(N / p) <= SRAM`. What memory must move is the integer minimum of
-//! `p A + b W` under that room; for blocks of SRAM / 4 sums it is the bound of Hong and Kung (1981) with its constant.
+//! `p A + b W` under that room.
 
 use rdusim_base::index::Id;
 use rdusim_program::{PanelAxes, StageId};

@@ -135,7 +135,7 @@ impl StageDraw<'_> {
         let lanes = *chip.pcu.lanes.get(&graph.stage_dtype(stage))?;
         let most = self.most / chain;
         let columns = match nest.tiled_axis {
-            Some(_) if roles.level[stage] == LoopLevel::FIRING => {
+            Some(_) if roles.level[stage] != LoopLevel::ROW_TILE => {
                 let first = graph.columns_in(nest.tiled_axis, graph.stages[stage].activations[0], 0);
                 first.end - first.start
             }
