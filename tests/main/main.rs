@@ -5,6 +5,7 @@ mod amounts;
 mod architecture;
 mod bad_input;
 mod blocks;
+mod blocks_with_states;
 mod book;
 mod bounds;
 mod break_even;

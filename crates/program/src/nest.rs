@@ -124,6 +124,16 @@ impl LoopLevel {
     /// Once for each (block, panel, row tile): where nothing is cut into panels, the same as [`Self::ROW_TILE`].
     pub const PANEL_ROW: Self = Self(5);
 
+    /// That of the complete results of a stage whose firings are at `own`: sums over column tiles of the depth are complete once a
+    /// row tile, or once in each panel of the columns.
+    pub fn of_results(own: Self, is_depth_cut: bool, are_columns_cut: bool) -> Self {
+        match (is_depth_cut, are_columns_cut) {
+            (true, true) => Self::PANEL_ROW,
+            (true, false) => Self::ROW_TILE,
+            (false, _) => own,
+        }
+    }
+
     /// Its position among the nests of the schedule.
     pub fn index(self) -> usize {
         usize::from(self.0)

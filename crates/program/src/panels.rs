@@ -11,9 +11,9 @@ use super::nest::TiledAxis;
 /// The two axes of a product whose columns may be cut into panels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PanelAxes {
-    /// Its depth, which passes in column tiles.
+    /// The depth that it adds up over, which passes in column tiles in every panel.
     pub depth: usize,
-    /// Its columns.
+    /// The columns of its result, which are cut into panels.
     pub columns: usize,
 }
 

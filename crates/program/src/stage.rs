@@ -56,9 +56,7 @@ impl Stage {
     pub fn result_level(&self) -> LoopLevel {
         match self.spec.sums {
             Some(sums) => sums.level(self.level == LoopLevel::FIRING),
-            None if self.k_cut && self.n_cut => LoopLevel::PANEL_ROW,
-            None if self.k_cut => LoopLevel::ROW_TILE,
-            None => self.level,
+            None => LoopLevel::of_results(self.level, self.k_cut, self.n_cut),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The classes of loop nests that a section may have: boxes over loop order, tiled axis, column tiles and row tiles.
 //!
 //! The boxes of a section are disjoint and cover every nest: a nest has no tiled axis or one, one of two orders, and a number
-//! of row tiles and of column tiles, each in one of [`CLASSES`], or panels of columns around several column tiles of the depth. Residency, split-K and the allocation of PCUs are free in every box:
-//! its bound holds for all of them.
+//! of row tiles and of column tiles, each in one of [`CLASSES`], or panels of columns around several column tiles of the depth.
+//! Residency, split-K and the allocation of PCUs are free in every box: its bound holds for all of them.
 
 use rdusim_program::{LoopOrder, Nest, PanelAxes, SectionGraph};
 
@@ -69,9 +69,9 @@ pub enum Columns {
     Panels {
         /// The columns and the depth.
         axes: PanelAxes,
-        /// Panels.
+        /// How many panels the columns are cut into.
         panels: Range,
-        /// Column tiles of a panel.
+        /// How many column tiles the depth is cut into, in each panel.
         tiles: Range,
     },
 }

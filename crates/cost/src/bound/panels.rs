@@ -2,13 +2,13 @@
 //!
 //! The operand is read once for each of p panels, the weight once for each of b row blocks, and the fp32 sums of the largest
 //! block and panel lie on chip: `4 ceil(M / b) ceil(N / p) <= SRAM`. What memory must move is the integer minimum of
-//! `p A + b W` under that room.
+//! `p A + b W` under that room; where sums of a row fit beside the whole weight, it may be read once.
 
 use rdusim_base::index::Id;
 use rdusim_program::{PanelAxes, StageId};
 
 use super::nests::Range;
-use super::section::{Need, SectionBound};
+use super::section::{Need, SectionBound, WHOLE};
 use super::stage::{Along, StageFloor};
 
 impl SectionBound<'_> {
@@ -31,14 +31,17 @@ impl SectionBound<'_> {
         let operand_bytes = if is_plain { tensors[operand].dense_bytes() } else { 0 };
         let columns = graph.axes[axes.columns].extent;
         let sums = self.chip.sram_bytes() / 4;
+        let sums_beside_weight = self.chip.sram_bytes().checked_sub(self.weight_bytes(&|_| WHOLE)).map(|room| room / 4);
         let mut least: Option<u64> = None;
         let mut again = vec![0u64; self.bytes.len()];
         for count in panels.least..=panels.most.min(columns) {
-            let rows_of_block = sums / columns.div_ceil(count);
+            let width = columns.div_ceil(count);
+            let rows_of_block = (sums / width).min(graph.rows);
             if rows_of_block == 0 {
                 continue;
             }
-            let blocks = graph.rows.div_ceil(rows_of_block.min(graph.rows));
+            let stays = sums_beside_weight.is_some_and(|sums| sums >= width);
+            let blocks = if stays { 1 } else { graph.rows.div_ceil(rows_of_block) };
             again.fill(0);
             again[self.tiers[operand.index()].index()] += (count - 1).saturating_mul(operand_bytes);
             let only_operand = self.memory(&again, prefetched);

@@ -81,7 +81,7 @@ impl SectionFloor {
 /// A share of something, as a fraction.
 pub(crate) type Share = (u64, u64);
 
-const WHOLE: Share = (1, 1);
+pub(super) const WHOLE: Share = (1, 1);
 
 /// A section as its floors see it: what its stages must work and what memory must move.
 pub struct SectionBound<'a> {
@@ -440,7 +440,7 @@ impl<'a> SectionBound<'a> {
     }
 
     /// Bytes that weights take in PMUs: of each stage a share of the values that it stores, of several sequences those of one.
-    fn weight_bytes(&self, part: &dyn Fn(StageId) -> Share) -> u64 {
+    pub(super) fn weight_bytes(&self, part: &dyn Fn(StageId) -> Share) -> u64 {
         let tensors = &self.graph.workload.tensors;
         let bytes = |(stage, weight): (StageId, TensorId)| {
             let of = &tensors[weight];

@@ -151,7 +151,7 @@ pub struct PanelsEntry {
     pub extent: u64,
     /// Elements of a panel.
     pub width: u64,
-    /// Panels.
+    /// How many panels there are, the last of which may be narrower.
     pub panels: u64,
 }
 

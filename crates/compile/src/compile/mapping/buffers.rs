@@ -61,11 +61,8 @@ impl Sizer<'_> {
 
     /// The nest of complete sums of a stage.
     fn level_of_sums(&self, stage: StageId) -> LoopLevel {
-        match (self.roles.k_cut[stage], self.roles.n_cut[stage]) {
-            (true, true) => LoopLevel::PANEL_ROW,
-            (true, false) => LoopLevel::ROW_TILE,
-            (false, _) => self.roles.level[stage],
-        }
+        let StageRoles { level, k_cut, n_cut, .. } = self.roles;
+        LoopLevel::of_results(level[stage], k_cut[stage], n_cut[stage])
     }
 
     /// Rows of a row tile in one row slice of a GEMM stage.

@@ -33,6 +33,8 @@ pub(crate) struct Estimate {
     pub read_bytes: u64,
     /// Off-chip bytes written.
     pub write_bytes: u64,
+    /// Whether anything is read from off chip more than once.
+    pub reads_again: bool,
     /// Cycles that it takes less if the first slots of its weights are on chip when it begins.
     pub prefetch_saves_cycles: u64,
     /// Cycles in which the memory tier that it uses most is idle.
@@ -51,6 +53,7 @@ impl Estimate {
             firings: 0,
             read_bytes: 0,
             write_bytes: 0,
+            reads_again: false,
             prefetch_saves_cycles: 0,
             idle_memory_cycles: 0,
         }
@@ -444,6 +447,7 @@ pub(crate) fn estimate(
         busy_cycles: slowest.min(1e18) as u64,
         read_bytes: reads,
         write_bytes: writes,
+        reads_again: streams.iter().any(|stream| stream.passes > 1),
         prefetch_saves_cycles: (alone - prefetched).clamp(0.0, 1e18) as u64,
         idle_memory_cycles: (alone - memory).clamp(0.0, 1e18) as u64,
     }

@@ -17,7 +17,6 @@ use rayon::prelude::*;
 use crate::compile::params::{PARAMS, WalkLimits};
 use rdusim_cost::bound::nests::{ANY, Columns, NestBox, Range as Counts};
 use rdusim_cost::bound::section::SectionBound;
-use rdusim_cost::cost::compulsory_bytes;
 use rdusim_program::{LoopOrder, PanelAxes, Panels, TiledAxis};
 
 use super::breakpoints::{column_tile_widths, row_tile_sizes};
@@ -279,13 +278,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether no nest was found that fits, or the best moves more than once what must be moved.
+    /// Whether no nest was found that fits, or the best reads something more than once.
     fn reads_again(&self) -> bool {
-        let SectionSearch { chip, graph, tiers, .. } = *self.search;
         let choices = self.walked.kept.values().flat_map(|kept| kept.best.values().flatten());
         let best = choices.min_by_key(|choice| choice.estimate.score);
-        let once: u64 = compulsory_bytes(chip, graph.workload, tiers, &graph.operators, 1).iter().sum();
-        best.is_none_or(|best| best.estimate.read_bytes + best.estimate.write_bytes > once)
+        best.is_none_or(|best| best.estimate.reads_again)
     }
 
     /// Adds the nests whose product is cut into panels of columns, if the section may have them.
