@@ -88,7 +88,7 @@ impl Verifier<'_> {
         if !self.graph.may_have_panels_of(&cut) {
             let title = format!("{} panels of {} column tiles cannot be", panels.count(), cut.tiles_of_panel());
             let expected =
-                "expected several of several, of the columns and the depth of the section's one product with a weight";
+                "expected two or more of two or more, over the columns and the depth of the one product with a weight";
             return Err(Fault::new(Place::Width, title, expected));
         }
         let Some(axis) = self.graph.axes.get(panels.axis).filter(|axis| axis.extent == panels.extent) else {
