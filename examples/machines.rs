@@ -210,7 +210,7 @@ fn picture(name: &str, stem: &str, points: &[Point]) -> Result<()> {
             of.filter_map(|point| Some((point.variant.density, point.runs.last()?.seconds.0 * 1e3))).collect();
         list.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (name, kind) = CHIPS[chip];
-        Curve { name: format!("{name} ({kind})"), points: list, dashed: kind == "GPU" }
+        Curve { name: format!("{name} ({kind})"), points: list, dashed: kind == "GPU", like: None }
     };
     let chart = CurveChart {
         title: format!("A layer of GPT-13B, {TOKENS} tokens: {name}, fused"),

@@ -195,7 +195,7 @@ fn push(curves: &mut Vec<Curve>, name: &str, point: (f64, f64)) {
     // Dense models of all sizes are one line.
     let name = if name.ends_with("dense") { "dense" } else { name };
     let at = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
-        curves.push(Curve { name: name.to_owned(), points: Vec::new(), dashed: name == "dense" });
+        curves.push(Curve { name: name.to_owned(), points: Vec::new(), dashed: name == "dense", like: None });
         curves.len() - 1
     });
     curves[at].points.push(point);

@@ -193,11 +193,11 @@ impl<'a> Panel<'a> {
     fn chart(&self, tokens: u64) -> CurveChart {
         let curve = |(name, list): &(String, BTreeMap<u64, &Row>)| {
             let points = list.iter().rev().map(|(&inverse, row)| (1.0 / inverse as f64, self.speedup(row))).collect();
-            Curve { name: name.clone(), points, dashed: false }
+            Curve { name: name.clone(), points, dashed: false, like: None }
         };
         let mut curves: Vec<Curve> = self.by_pattern.iter().map(curve).collect();
         let ideal = DENSITIES.iter().rev().map(|&inverse| (1.0 / inverse as f64, inverse as f64)).collect();
-        curves.push(Curve { name: "1 / density".into(), points: ideal, dashed: true });
+        curves.push(Curve { name: "1 / density".into(), points: ideal, dashed: true, like: None });
         CurveChart {
             title: "Speedup of sparse over dense weights".into(),
             about: format!("GPT-13B feed-forward block, {tokens} tokens, {}, {}", self.chip, self.mode.name()),
@@ -300,7 +300,7 @@ fn union_study() -> Result<(String, CurveChart), std::fmt::Error> {
         for (pcus, ratio) in &points {
             writeln!(csv, "{block},{density},{pcus},{ratio:.6}")?;
         }
-        curves.push(Curve { name: format!("block {block} at 1/{}", 1.0 / density), points, dashed: false });
+        curves.push(Curve { name: format!("block {block} at 1/{}", 1.0 / density), points, dashed: false, like: None });
     }
     let chart = CurveChart {
         title: "What shared streams of activations cost".into(),

@@ -381,6 +381,7 @@ impl BreakEven {
             name: name.to_owned(),
             points: self.crossing.points.iter().map(|point| (point.at, of(point))).collect(),
             dashed,
+            like: None,
         };
         let [first, second] = &self.names;
         let at = |point: Option<&Compared>| point.map_or(0.0, |point| point.at);
@@ -395,7 +396,12 @@ impl BreakEven {
                 curve("as found", false, &Compared::ratio),
                 curve("at least", true, &|of| of.ratio_range().0),
                 curve("at most", true, &|of| of.ratio_range().1),
-                Curve { name: "break-even".to_owned(), points: ends.map(|at| (at, 1.0)).to_vec(), dashed: true },
+                Curve {
+                    name: "break-even".to_owned(),
+                    points: ends.map(|at| (at, 1.0)).to_vec(),
+                    dashed: true,
+                    like: None,
+                },
             ],
         }
     }

@@ -52,6 +52,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
             },
         );
     }
+    if args.traffic_curve {
+        return traffic_curve(args, &inputs, &modes);
+    }
     let question = Question { modes, fidelity: shared.fidelity.into(), uncertainty: args.uncertainty };
     let (answer, took) = timed(|| progress::counted("explaining", |tick| explain::explain(&inputs, &question, tick)));
     let answer = answer?;
@@ -74,6 +77,31 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
             Format::Table if shared.full => &text,
             Format::Table => &screen,
             Format::Json | Format::Csv => &json,
+        },
+    )
+}
+
+/// Draws least off-chip traffic against SRAM.
+fn traffic_curve(args: &ExplainArgs, inputs: &Inputs, modes: &[Mode]) -> Result<(), Failure> {
+    let shared = &args.shared;
+    let found = progress::counted("explaining", |tick| explain::traffic_curve(inputs, modes, tick))?;
+    let (text, json, csv) = (found.to_text(), found.to_json(), found.to_csv());
+    if let Some(directory) = &shared.out {
+        let file = |ending: &str, text: &str| File {
+            name: format!("traffic-curve.{ending}"),
+            bytes: text.as_bytes().to_vec(),
+        };
+        let mut files = vec![file("json", &json), file("txt", &text), file("csv", &csv)];
+        files.extend(found.pictures()?);
+        let files = output::with_page(Some(directory), files, &[&shared.arch, &shared.workload])?;
+        report::write(directory, &files)?;
+    }
+    output::print_as(
+        shared.format,
+        match shared.format {
+            Format::Table => &text,
+            Format::Json => &json,
+            Format::Csv => &csv,
         },
     )
 }

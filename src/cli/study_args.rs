@@ -20,7 +20,11 @@ Examples:
 
   # how much do the chip file's assumptions matter?
   rdusim explain --mode fused --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
-      --uncertainty";
+      --uncertainty
+
+  # how much traffic would more SRAM save, and how far from the least is the mapping?
+  rdusim explain --traffic-curve --arch arch/sn10.toml --workload workloads/gpt13b-mlp.toml \\
+      --set arch.pmu.capacity_bytes=32Ki --out results";
 
 pub(super) const SWEEP_EXAMPLES: &str = "\
 Examples:
@@ -54,6 +58,9 @@ pub(super) struct ExplainArgs {
     /// Tell instead why the search took its mappings: every decision, of all sections or of one (as in up+gelu)
     #[arg(long, value_name = "SECTION", num_args = 0..=1, default_missing_value = "", conflicts_with = "uncertainty")]
     pub(super) search: Option<String>,
+    /// Draw instead the least off-chip traffic against SRAM, with what the mapping that was found moves
+    #[arg(long, conflicts_with_all = ["uncertainty", "search"])]
+    pub(super) traffic_curve: bool,
     #[command(flatten)]
     pub(super) shared: SharedArgs,
 }

@@ -231,3 +231,21 @@ fn a_field_of_a_stack_that_nothing_reads_is_refused() {
     let arguments: Vec<&str> = arguments.split(' ').collect();
     command_refused(Path::new("."), &arguments, "`stack.popart.step_us` has no effect");
 }
+
+/// What a refusal says is the least scratchpad is the least: with it the operator fits, with a bank's step less it does not.
+#[test]
+fn the_least_scratchpad_that_is_told_is_the_least() {
+    let run = |capacity: u64| {
+        let set = format!("arch.pmu.capacity_bytes={capacity}");
+        let args = ["run", "--mode", "kbk", "--arch", "sn10", "--workload", "llama2-7b-decode", "--set", &set];
+        crate::page::rdusim(&args).1
+    };
+    let told = run(512);
+    assert!(told.contains("operator `scores` needs 550.00 KiB") && told.contains("short by 230.00 KiB"), "{told}");
+    let parts = ["it has room for", "the second operand `k_cache`", "results `s`", "row tiles of `q`"];
+    assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    let (_, behind) = told.split_once("from ").expect("the least");
+    let least: u64 = behind.split_once(' ').and_then(|(number, _)| number.parse().ok()).expect("a number");
+    assert!(run(least - 16).contains("operator `scores` needs"), "{least}");
+    assert!(!run(least).contains("operator `scores` needs"), "{least}");
+}

@@ -8,14 +8,15 @@ use rdusim::compile::{BaseCache, Compiled, Effort, compile_with, legal};
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
+use rdusim::outcome::Fidelity;
 use rdusim::program::verifier::violations;
 use rdusim::program::{
     Configuration, Fabric, LoopOrder, MOST_GATHERED_COLUMNS, Mapping, Reduction, Section, SectionGraph, StageId,
     StageSpec, Style,
 };
-use rdusim::proof::floor_of;
+use rdusim::proof::{floor_of, least_bytes};
 use rdusim::saved;
-use rdusim::sim::run_section;
+use rdusim::sim::{run_section, simulate};
 use rdusim::workload::{self, Workload};
 
 use crate::random::wide::wide_pair;
@@ -272,6 +273,23 @@ fn sections_above_their_floors(number: usize) -> usize {
         assert!(floor <= cycles, "pair {number}, `{}`: floor {floor}, measured {cycles}, {nest:?}", section.name);
     }
     sections.len()
+}
+
+/// No mapping moves less off chip than the floor in bytes, which is above nothing but what must be moved.
+#[test]
+fn no_draw_moves_less_than_the_least() {
+    let compared = |number: usize| {
+        let (chip, workload) = files(number);
+        let Some(drawn) = legal(&chip, &workload, number as u64) else { return [0, 0] };
+        let least =
+            least_bytes(&chip, &workload, &[drawn.mode])[0].unwrap_or_else(|| panic!("pair {number}: no floor"));
+        let moved = simulate(&chip, &workload, &drawn, Fidelity::Bound).traffic().off_chip_bytes();
+        assert!(least <= moved, "pair {number}: {moved} B moved, at least {least}");
+        [1, usize::from(least == moved)]
+    };
+    let all: Vec<[usize; 2]> = (0..DRAWS).into_par_iter().map(compared).collect();
+    let [draws, reached]: [usize; 2] = [0, 1].map(|at| all.iter().map(|of| of[at]).sum());
+    assert!(draws > DRAWS / 2 && reached > DRAWS / 20, "{reached} of {draws} draws move no more");
 }
 
 /// Shipped chips and the feed-forward block of GPT-13B: draws are found, dense and sparse.

@@ -15,7 +15,7 @@ struct Kind {
     headline: &'static str,
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind {
         name: "training",
         command: "pod dgx-a100 --model gpt-13b --phase training --parallel tp=8,pp=2 --batch 16 --seq 2048 --mtbf-h 1000 \
@@ -66,6 +66,12 @@ const KINDS: [Kind; 14] = [
         command: "explain --mode fused --arch plasticine --workload tiny-mlp --uncertainty",
         result: "explain.json",
         headline: "µs",
+    },
+    Kind {
+        name: "traffic-curve",
+        command: "explain --traffic-curve --arch plasticine --workload tiny-mlp",
+        result: "traffic-curve.json",
+        headline: "B",
     },
     Kind {
         name: "verify",

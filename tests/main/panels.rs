@@ -11,7 +11,7 @@ use rdusim::proof::floor_of;
 use rdusim::sim::{check_size, run_section, simulate};
 use rdusim::workload::{self, Workload};
 
-use crate::legal::files;
+use crate::legal::{files, found_quickly};
 
 /// Pairs of chips and graphs that are drawn from.
 const PAIRS: usize = 600;
@@ -137,4 +137,39 @@ fn short_sram_takes_panels() {
             assert!(of.configuration.sections.iter().any(in_panels), "{capacity} KiB a PMU");
         }
     }
+}
+
+/// Products of a range of sizes on grids of 96 PCUs of an SN10 with less SRAM than their sums need, as the search maps them.
+fn found_on_short_sram([rows, depth, columns]: [u64; 3]) -> (arch::Chip, Workload, Configuration) {
+    let text = format!(
+        "schema = 1\nname = \"w\"\ndtype = \"bf16\"\n[[tensors]]\nname = \"x\"\nshape = [{rows}, {depth}]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"w\"\nshape = [{depth}, {columns}]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"up\"\nkind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"h\"\n\
+         [[operators]]\nname = \"gelu\"\nkind = \"gelu\"\ninputs = [\"h\"]\noutput = \"y\"\n"
+    );
+    let workload = workload::parse("w", &text, &[], 0).expect("a product");
+    let sets =
+        ["pmu.capacity_bytes=4096", "grid.columns=16", "grid.rows=12", "grid.tile_columns=16", "grid.tile_rows=12"];
+    let set = |set: &&str| Override::parse(&format!("arch.{set}")).expect("an override");
+    let sets: Vec<Override> = sets.iter().map(set).collect();
+    let chip = arch::load("arch/sn10.toml".as_ref(), &sets).expect("a chip");
+    let compiled = found_quickly(&chip, &workload, &[Mode::Fused]).expect("it fits").pop().expect("a mode");
+    (chip, workload, compiled.configuration)
+}
+
+/// What the search takes on short SRAM runs nearly as in the reference model. Where a row tile is a few flits its operands leave their
+/// PMUs further ahead than the event engine has them leave (docs/timing-model.md).
+#[test]
+fn the_engines_agree_on_panels_that_are_found() {
+    let of_sizes = |sizes: &[u64; 3]| -> f64 {
+        let (chip, workload, configuration) = found_on_short_sram(*sizes);
+        assert!(configuration.sections.iter().any(in_panels), "{sizes:?}: no panels");
+        let [event, cycle] =
+            [Fidelity::Event, Fidelity::Cycle].map(|fidelity| simulate(&chip, &workload, &configuration, fidelity));
+        (event.cycles as f64 / cycle.cycles as f64 - 1.0).abs()
+    };
+    let sizes = [[512, 512, 768], [512, 768, 1_100], [640, 640, 768]];
+    let mut all: Vec<f64> = sizes.par_iter().map(of_sizes).collect();
+    all.sort_by(f64::total_cmp);
+    assert!(all[1] < 0.02 && all[2] < 0.05, "{all:?}");
 }

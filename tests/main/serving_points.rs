@@ -204,6 +204,34 @@ fn serving_points_are_two_sets_with_a_row_a_point() {
     assert_eq!(std::fs::read_to_string(&journal).expect("a journal").lines().count(), 4);
 }
 
+/// Rows are called by their lines, comments counted; workers that a row does not count are no division that can be simulated.
+#[test]
+fn rows_are_called_by_their_lines_and_unknown_workers_are_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name).to_str().expect("a path").to_owned();
+    std::fs::write(at("tiny--dense.json"), CONFIG).expect("a file");
+    let header = "model_path,system,backend,precision,mode,isl,osl,batch_size,tp_size,prefill_batch_size,prefill_num_workers,\
+                  prefill_tp_size,decode_batch_size,decode_num_workers,decode_tp_size,silicon_ttft_ms,silicon_tpot_ms";
+    let rows = [
+        "tiny/dense,gb200,vllm,,agg,64,8,4,1,,,,,,,10,1",
+        "# a comment\n\ntiny/dense,h100_sxm,vllm,,disagg,64,8,,,,,1,,,1,10,1",
+        "tiny/dense,h100_sxm,vllm,,disagg,64,8,,,1,1,1,2,1,1,10,1",
+    ];
+    std::fs::write(at("points.csv"), format!("# source: none\n{header}\n{}\n", rows.join("\n"))).expect("a file");
+    let output = rdusim(&["validate", "--data", &at("points.csv"), "--models", &at(""), "--format", "json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    let rows = document["sets"][0]["rows"].as_array().expect("rows");
+    let of = |line: u64| {
+        let is_of =
+            |row: &&Value| row["point"].as_str().is_some_and(|name| name.starts_with(&format!("points.csv:{line} ")));
+        rows.iter().find(is_of).unwrap_or_else(|| panic!("line {line}: {rows:?}"))
+    };
+    assert!(of(3)["simulated"].as_f64().is_some() && of(7)["simulated"].as_f64().is_some(), "{rows:?}");
+    let reason = of(6)["reason"].as_str().expect("a reason");
+    assert!(reason.contains("how many workers") && reason.contains("`decode_num_workers`"), "{reason}");
+}
+
 /// Windows and sinks beside experts of four bits, latent attention with an indexer, and gated delta rules, all with experts.
 const LAYERED: [(&str, &str); 3] = [
     (

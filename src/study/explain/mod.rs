@@ -7,6 +7,7 @@ mod entries;
 mod pictures;
 mod sections;
 mod text;
+mod traffic_curve;
 mod uncertainty;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use decisions::{SearchDecisions, decisions};
 pub use entries::{
     AreaEntry, Band, Derivative, Effect, Explanation, ModeEntry, PowerEntry, ResourceEntry, SectionEntry, Uncertainty,
 };
+pub use traffic_curve::{OfMode, OfSram, TrafficCurve, traffic_curve};
 
 /// Answers; `tick` is called with the runs done and the runs there are, from any thread.
 ///

@@ -46,7 +46,8 @@ pub const BUILTINS: &[Builtin] = builtins! {
         "tiny-mlp";
     Study in "workloads/studies":
         "bound-space" "generations" "launch-decode" "launch" "link-width" "pcu-pmu-ratio"
-        "pmu-capacity-ddr-bandwidth" "quick-look" "sparse-gemms" "sparsity-block" "subgraphs" "tile-memory-exchange";
+        "pmu-capacity-ddr-bandwidth" "quick-look" "short-sram" "sparse-gemms" "sparsity-block" "subgraphs"
+        "tile-memory-exchange";
 };
 
 /// The built-in file of a name, in upper or lower case.

@@ -4,6 +4,7 @@ use crate::compile::mapping::plan::SectionPlan;
 use crate::compile::mapping::streams::streams;
 use crate::compile::params::PARAMS;
 use crate::compile::physical::assemble::Unplaced;
+use crate::compile::search::least_room::LeastRoom;
 use crate::compile::search::partition::{Unpinnable, Unplannable, WholeGraph};
 use crate::compile::search::plan::NoPlan;
 use rdusim_base::diagnostics::{Diagnostic, Origin};
@@ -67,17 +68,22 @@ pub(super) fn unplannable(chip: &Chip, workload: &Workload, failed: Unplannable)
                 known.join(", ")
             ))
         }
-        NoPlan::Sram(bytes) => refused(
-            format!(
-                "operator `{name}` needs {} of PMU at the least, {} has {}: short by {}",
-                ByteSize(bytes),
-                chip.name,
-                ByteSize(chip.sram_bytes()),
-                ByteSize(bytes.saturating_sub(chip.sram_bytes())),
-            ),
-            "does not fit, even alone and in the smallest tiles",
-        )
-        .with_help("make its rows or columns smaller, or raise `pmu.capacity_bytes` or the number of PMUs"),
+        NoPlan::Sram(bytes) => {
+            let room = LeastRoom::of(chip, workload, failed.operator, bytes);
+            // Banks as small as this chip's may waste more than what is missing.
+            let least = room.as_ref().map_or(bytes, |room| room.sram_bytes);
+            let help = "make its rows or columns smaller, or raise the number of PMUs";
+            let help = match &room {
+                Some(room) => format!(
+                    "{help} or `pmu.capacity_bytes`: from {} on it has room for {}",
+                    room.capacity_bytes,
+                    room.told()
+                ),
+                None => help.to_owned(),
+            };
+            let title = format!("operator `{name}` needs {}", short_of(chip, least));
+            refused(title, "does not fit, even alone and in the smallest tiles").with_help(help)
+        }
         NoPlan::Pcus(least) => refused(
             format!("operator `{name}` needs {least} PCUs at the least, {} has {}", chip.name, chip.pcus()),
             "does not fit, even alone",
@@ -94,13 +100,7 @@ pub(super) fn unpinnable(chip: &Chip, workload: &Workload, section: &PinnedSecti
             "its operators are no pipeline: their rows differ, or one makes another's second operand".to_owned()
         }
         Unpinnable::NoPlan(NoPlan::Dtype(dtype)) => format!("a PCU of {} lacks {dtype}", chip.name),
-        Unpinnable::NoPlan(NoPlan::Sram(bytes)) => format!(
-            "it needs {} of PMU at the least, {} has {}: short by {}",
-            ByteSize(bytes),
-            chip.name,
-            ByteSize(chip.sram_bytes()),
-            ByteSize(bytes.saturating_sub(chip.sram_bytes())),
-        ),
+        Unpinnable::NoPlan(NoPlan::Sram(bytes)) => format!("it needs {}", short_of(chip, bytes)),
         Unpinnable::NoPlan(NoPlan::Pcus(least)) => {
             format!("it needs {least} PCUs at the least, {} has {}", chip.name, chip.pcus())
         }
@@ -113,6 +113,13 @@ pub(super) fn unpinnable(chip: &Chip, workload: &Workload, section: &PinnedSecti
         None => diagnostic,
     };
     diagnostic.with_help("cut it into smaller sections, or let the compiler choose")
+}
+
+/// The PMU bytes that a plan needs beside those of the chip.
+fn short_of(chip: &Chip, bytes: u64) -> String {
+    let (least, own) = (ByteSize(bytes), ByteSize(chip.sram_bytes()));
+    let missing = ByteSize(bytes.saturating_sub(chip.sram_bytes()));
+    format!("{least} of PMU at the least, {} has {own}: short by {missing}", chip.name)
 }
 
 /// What placement is short of.

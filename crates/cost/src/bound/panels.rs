@@ -1,8 +1,9 @@
 //! Cycles that no nest of a box beats whose product is cut into panels of columns ([`rdusim_program::PanelAxes`]).
 //!
 //! The operand is read once for each of p panels, the weight once for each of b row blocks, and the fp32 sums of the largest
-//! block and panel lie on chip: `4 ceil(M / b) ceil(N / p) <= SRAM`. What memory must move is the integer minimum of
-//! `p A + b W` under that room; where sums of a row fit beside the whole weight, it may be read once.
+//! block and panel lie on chip beside a row of the weight's panel: `(4 ceil(M / b) + v) ceil(N / p) <= SRAM`, v bytes a stored
+//! weight. What memory must move is the integer minimum of `p A + b W` under that room; where sums of a row fit beside the whole
+//! weight, it may be read once.
 
 use rdusim_base::index::Id;
 use rdusim_program::{PanelAxes, StageId};
@@ -30,12 +31,16 @@ impl SectionBound<'_> {
         let is_plain = tensors[operand].mask.is_none() && tensors[operand].view.is_none();
         let operand_bytes = if is_plain { tensors[operand].dense_bytes() } else { 0 };
         let columns = graph.axes[axes.columns].extent;
-        let sums = self.chip.sram_bytes() / 4;
-        let sums_beside_weight = self.chip.sram_bytes().checked_sub(self.weight_bytes(&|_| WHOLE)).map(|room| room / 4);
+        let sram = self.chip.sram_bytes();
+        // A column tile of the weight has a row at least; of a masked one that row may be empty.
+        let of = &tensors[weight];
+        let weight_value_bytes = if of.mask.is_none() { of.stored_bytes() / of.stored_elements().max(1) } else { 0 };
+        let sums_beside_weight = sram.checked_sub(self.weight_bytes(&|_| WHOLE)).map(|room| room / 4);
         let mut least: Option<u64> = None;
         let mut again = vec![0u64; self.bytes.len()];
         for count in panels.least..=panels.most.min(columns) {
             let width = columns.div_ceil(count);
+            let sums = sram.saturating_sub(width.saturating_mul(weight_value_bytes)) / 4;
             let rows_of_block = (sums / width).min(graph.rows);
             if rows_of_block == 0 {
                 continue;

@@ -13,6 +13,13 @@ pub(crate) struct Length {
     pub(crate) given: Option<(u64, u64)>,
 }
 
+impl Length {
+    /// Of what is the same wherever the section stands.
+    pub(crate) fn of(length: u64) -> Self {
+        Self { alone: length, prefetched: length, given: None }
+    }
+}
+
 impl Partitions {
     /// The length of the shortest path over sections with these lengths (`None`: it cannot be), each of all repetitions;
     /// `u64::MAX` without a path.

@@ -83,8 +83,18 @@ pub(crate) type Share = (u64, u64);
 
 pub(super) const WHOLE: Share = (1, 1);
 
+/// What the floors of a section count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// Cycles, launch excluded.
+    Cycles,
+    /// Bytes that memory moves, of all tiers together.
+    BytesOffChip,
+}
+
 /// A section as its floors see it: what its stages must work and what memory must move.
 pub struct SectionBound<'a> {
+    counted: Counted,
     pub(super) chip: &'a Chip,
     pub(super) graph: &'a SectionGraph<'a>,
     pub(super) stages: IndexVec<StageId, StageFloor>,
@@ -103,12 +113,12 @@ pub(super) struct Need {
 
 /// What all column tiles of an axis read whole.
 #[derive(Debug, Clone, Copy)]
-struct WholeOperand {
+pub(super) struct WholeOperand {
     /// Where it comes from off chip, and the bytes of a row.
-    tensor: TensorId,
-    row_bytes: u64,
+    pub(super) tensor: TensorId,
+    pub(super) row_bytes: u64,
     /// Bytes of a row of it, or of what it is made of, if that is less.
-    kept_row_bytes: u64,
+    pub(super) kept_row_bytes: u64,
 }
 
 impl<'a> SectionBound<'a> {
@@ -122,7 +132,12 @@ impl<'a> SectionBound<'a> {
         let stages: Option<IndexVec<StageId, StageFloor>> =
             graph.stages.ids().map(|stage| StageFloor::new(chip, graph, stage, masks)).collect();
         let bytes = compulsory_bytes(chip, graph.workload, tiers, &graph.operators, 1);
-        Some(Self { chip, graph, stages: stages?, tiers, bytes })
+        Some(Self { counted: Counted::Cycles, chip, graph, stages: stages?, tiers, bytes })
+    }
+
+    /// The same section, whose floors count something else.
+    pub(super) fn counting(self, counted: Counted) -> Self {
+        Self { counted, ..self }
     }
 
     /// The least cycles of a box, launch excluded; `None` if no nest of it can be.
@@ -176,8 +191,8 @@ impl<'a> SectionBound<'a> {
             }
         }
         let least = self.memory(&vec![0; self.bytes.len()], prefetched).max(match axis {
-            None => self.chain(smallest),
-            Some(_) => 0,
+            None if self.counted == Counted::Cycles => self.chain(smallest),
+            _ => 0,
         });
         self.least_time(&needs, least)
     }
@@ -269,46 +284,6 @@ impl<'a> SectionBound<'a> {
         residency.into_iter().flatten().min()
     }
 
-    /// Of what stages along the columns of an axis read whole in every column tile, what takes most to keep. What a stage makes of one
-    /// operand may be made again instead of kept, and so on back to where it comes from off chip.
-    fn operand_of_columns(&self, axis: usize) -> Option<WholeOperand> {
-        let (graph, tensors) = (self.graph, &self.graph.workload.tensors);
-        let is_plain = |tensor: TensorId| {
-            let of = &tensors[tensor];
-            let is_of_rows = of.rows == graph.rows && graph.column_axis(tensor) != Some(axis);
-            is_of_rows && of.view.is_none() && of.mask.is_none() && of.window().is_none()
-        };
-        let row_bytes = |tensor: TensorId| tensors[tensor].columns * tensors[tensor].dtype.bytes();
-        let from_off_chip = |mut tensor: TensorId| {
-            let mut kept_row_bytes = u64::MAX;
-            loop {
-                if !is_plain(tensor) {
-                    return None;
-                }
-                kept_row_bytes = kept_row_bytes.min(row_bytes(tensor));
-                let Some(producer) = graph.producer(tensor) else {
-                    return Some(WholeOperand { tensor, row_bytes: row_bytes(tensor), kept_row_bytes });
-                };
-                let spec = &graph.stages[producer];
-                let &[operand] = spec.activations.as_slice() else { return None };
-                (spec.sums.is_none() && spec.sequence.is_none()).then_some(())?;
-                tensor = operand;
-            }
-        };
-        let of_stage = |(stage, spec): (StageId, &'a StageSpec)| {
-            let walks = self.along(stage, axis) == Along::Columns;
-            spec.activations.iter().copied().filter(move |_| walks)
-        };
-        let read = graph.stages.iter_enumerated().flat_map(of_stage);
-        read.filter_map(from_off_chip).max_by_key(|operand| operand.kept_row_bytes)
-    }
-
-    /// Column tiles of an axis, at least, where the weights of one lie in so many bytes.
-    fn fewest_tiles(&self, axis: usize, sram: u64) -> u64 {
-        let along = self.weight_bytes(&|stage| if self.along(stage, axis) == Along::Off { (0, 1) } else { WHOLE });
-        along.div_ceil(sram.max(1)).max(1)
-    }
-
     /// What the stages need in row blocks of a part of the rows.
     fn needs_of_column_tiles(
         &self,
@@ -355,12 +330,16 @@ impl<'a> SectionBound<'a> {
         needs
     }
 
-    /// The least time in which the PCUs that the stages need are no more than the chip has; no less than `least`.
+    /// The least time in which the PCUs that the stages need are no more than the chip has; no less than `least`. What memory moves
+    /// does not depend on time.
     pub(super) fn least_time(&self, needs: &[Need], least: u64) -> Option<u64> {
         let pcus = self.chip.pcus();
         let units: u64 = self.stages.iter().map(|stage| stage.unit).sum();
         if units > pcus {
             return None;
+        }
+        if self.counted == Counted::BytesOffChip {
+            return Some(least);
         }
         let taken = |time: u64| {
             let mut sum = 0u64;
@@ -420,7 +399,7 @@ impl<'a> SectionBound<'a> {
     }
 
     /// How a tiled axis runs through a stage.
-    fn along(&self, stage: StageId, axis: usize) -> Along {
+    pub(super) fn along(&self, stage: StageId, axis: usize) -> Along {
         let spec = &self.graph.stages[stage];
         let is_along = |t: TensorId| self.graph.column_axis(t) == Some(axis);
         if spec.weight.is_some() && is_along(spec.activations[0]) {
@@ -433,57 +412,10 @@ impl<'a> SectionBound<'a> {
     }
 
     /// Second operands that come from off chip.
-    fn weights(&self) -> impl Iterator<Item = (StageId, TensorId)> + '_ {
+    pub(super) fn weights(&self) -> impl Iterator<Item = (StageId, TensorId)> + '_ {
         let from_off_chip =
             |(s, spec): (StageId, &StageSpec)| Some((s, spec.weight.filter(|_| spec.sequence.is_none())?));
         self.graph.stages.iter_enumerated().filter_map(from_off_chip)
-    }
-
-    /// Bytes that weights take in PMUs: of each stage a share of the values that it stores, of several sequences those of one.
-    pub(super) fn weight_bytes(&self, part: &dyn Fn(StageId) -> Share) -> u64 {
-        let tensors = &self.graph.workload.tensors;
-        let bytes = |(stage, weight): (StageId, TensorId)| {
-            let of = &tensors[weight];
-            let bytes = (of.stored_elements() * of.dtype.bytes()).min(of.stored_bytes());
-            share(bytes, part(stage)) / self.graph.sequences().max(1)
-        };
-        self.weights().map(bytes).sum()
-    }
-
-    /// Bytes of keys and values that stages of the section make: a sequence of them lies in PMUs.
-    fn sequence_bytes(&self) -> u64 {
-        let (graph, mut seen) = (self.graph, Vec::new());
-        let mut bytes = |spec: &StageSpec| {
-            let second = spec.weight.filter(|second| spec.sequence.is_some() && !seen.contains(second))?;
-            seen.push(second);
-            Some(graph.workload.tensors[second].dense_bytes() / graph.sequences().max(1))
-        };
-        graph.stages.iter().filter_map(&mut bytes).sum()
-    }
-
-    /// Bytes of a row that wait, while all column tiles of a block pass, for stages behind one that accumulates over them: of
-    /// tensors that a stage before it makes.
-    fn waiting_bytes(&self, axis: usize) -> u64 {
-        let graph = self.graph;
-        let accumulates = |s: StageId| self.along(s, axis) == Along::Depth;
-        // Stages that begin when sums are complete.
-        let mut is_late: IndexVec<StageId, bool> = IndexVec::new();
-        for spec in &graph.stages {
-            let makes_late = |p: StageId| accumulates(p) || is_late.get(p).copied().unwrap_or(false);
-            let late = spec.activations.iter().any(|&t| graph.producer(t).is_some_and(makes_late));
-            is_late.push(late);
-        }
-        let waits = |p: StageId, of: &StageSpec| {
-            let takes_late = |(s, spec): (StageId, &StageSpec)| is_late[s] && spec.activations.contains(&of.output);
-            !is_late[p] && !accumulates(p) && of.sums.is_none() && graph.stages.iter_enumerated().any(takes_late)
-        };
-        let tensors = &graph.workload.tensors;
-        let row_bytes = |(p, of): (StageId, &StageSpec)| {
-            let tensor = &tensors[of.output];
-            let is_off = graph.column_axis(of.output) != Some(axis) && tensor.mask.is_none();
-            (is_off && waits(p, of)).then(|| tensor.columns * tensor.dtype.bytes())
-        };
-        graph.stages.iter_enumerated().filter_map(row_bytes).sum()
     }
 
     /// Bytes of each tier that must come before a stage has finished its first row tile: shares of the activations and weights
@@ -557,9 +489,12 @@ impl<'a> SectionBound<'a> {
         bytes.iter().enumerate().map(of_tier).max().unwrap_or(0)
     }
 
-    /// Cycles in which memory moves what must be moved, and more.
+    /// Cycles in which memory moves what must be moved, and more; or its bytes.
     pub(super) fn memory(&self, more: &[u64], prefetched: bool) -> u64 {
         let bytes: Vec<u64> = self.bytes.iter().zip(more).map(|(&a, &b)| a.saturating_add(b)).collect();
+        if self.counted == Counted::BytesOffChip {
+            return bytes.into_iter().fold(0, u64::saturating_add);
+        }
         let bytes = if prefetched { self.without_weights(&bytes) } else { bytes };
         moving_cycles(self.chip, &bytes).saturating_add(self.latency())
     }

@@ -14,7 +14,7 @@ mod space;
 
 pub use certificate::{Certificate, GroupEntry, Leaf, Mapped, NestEntry, SectionEntry, gap};
 pub use check::{Checker, Refusal, check};
-pub use space::{certify, floor_of, least_cycles};
+pub use space::{certify, floor_of, least_bytes, least_cycles};
 
 /// Version of a certificate's shape.
 pub const SCHEMA: u32 = 1;

@@ -8,6 +8,7 @@ use crate::bound::nests::{ANY, NestBox};
 use crate::bound::path::Length;
 use crate::bound::section::{Floor, SectionFloor, share};
 use crate::bound::stage::{MaskFloors, StageFloor};
+use crate::bound::traffic;
 use crate::cost::compulsory_bytes;
 use rdusim_base::index::Id;
 use rdusim_base::mode::Mode;
@@ -91,6 +92,39 @@ pub fn least_cycles(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Option<
         all.push(least);
     }
     Some(all)
+}
+
+/// Of each of some modes, bytes off chip that no mapping moves less of; `None` where a tensor fits no tier, or a mode has no mapping.
+pub fn least_bytes(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Vec<Option<u64>> {
+    let Ok(tiers) = tensor_tiers(chip, workload) else { return vec![None; modes.len()] };
+    let mut masks = MaskFloors::default();
+    let mut known: BTreeMap<Vec<OperatorId>, Option<u64>> = BTreeMap::new();
+    let mut of_group = |group: &Group, mode: Mode| {
+        let partitions = match mode {
+            Mode::Fused => group.partitions(workload),
+            Mode::Kbk | Mode::Epilogue => Some(Partitions::of_kernel(&group.operators)),
+        };
+        let Some(partitions) = partitions else {
+            let moved = compulsory_bytes(chip, workload, &tiers, &group.operators, 1);
+            return Some(moved.into_iter().fold(0, u64::saturating_add));
+        };
+        let of_section = |operators: &Vec<OperatorId>| {
+            let least = || traffic::least_bytes(chip, workload, &tiers, &mut masks, operators);
+            *known.entry(operators.clone()).or_insert_with(least)
+        };
+        let lengths = partitions.sections.iter().map(of_section);
+        let lengths: Vec<Option<Length>> = lengths.map(|bytes| bytes.map(Length::of)).collect();
+        Some(partitions.shortest(&lengths, 1)).filter(|&bytes| bytes < u64::MAX)
+    };
+    let mut of_mode = |&mode: &Mode| {
+        let mut sum = 0u64;
+        for group in groups_of(workload, mode) {
+            let bytes = of_group(&group, mode)?.saturating_mul(group.repeat) / group.every;
+            sum = sum.saturating_add(bytes);
+        }
+        Some(sum)
+    };
+    modes.iter().map(&mut of_mode).collect()
 }
 
 /// Cycles, launch excluded, that no mapping of a section beats whose loop nest is in the class of `nest`; `None` if the

@@ -318,13 +318,14 @@ impl FleetReport<'_> {
             let own = |of: &&Operated| (of.tp, of.pp, of.chunk) == (division.tp, division.pp, chunk);
             let mut points: Vec<(f64, f64)> = self.fleet.points.iter().filter(own).map(at).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Curve { name: format!("tp {} x pp {}", division.tp, division.pp), points, dashed: false }
+            Curve { name: format!("tp {} x pp {}", division.tp, division.pp), points, dashed: false, like: None }
         };
         let mut curves: Vec<Curve> = shown.map(curve).collect();
         curves.push(Curve {
             name: "front".to_owned(),
             points: self.fleet.front.iter().map(at).collect(),
             dashed: true,
+            like: None,
         });
         CurveChart {
             title: "Throughput of a chip against speed for a user".to_owned(),

@@ -324,6 +324,7 @@ impl StreamReport<'_> {
                 list
             },
             dashed: false,
+            like: None,
         };
         CurveChart {
             title: "Throughput against speed for a user".to_owned(),

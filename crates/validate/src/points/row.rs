@@ -78,13 +78,38 @@ pub(super) fn rows(path: &str, text: &str) -> Result<Vec<Result<Row, Unread>>, D
     let header = reader.headers().map_err(|error| broken(&error))?.clone();
     let columns: Vec<&str> = header.iter().collect();
     let mut list = Vec::new();
+    let mut lines = Lines { text, byte: 0, line: 1 };
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
-        let number = record.position().map_or(0, csv::Position::line);
+        let number = record.position().map_or(0, |at| lines.of_record(at.byte()));
         let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
         list.push(row(&line)?);
     }
     Ok(list)
+}
+
+/// Line numbers of records, which rise: the reader of tables counts no comments.
+struct Lines<'t> {
+    text: &'t str,
+    /// Where the latest line that was found begins, and its number.
+    byte: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// The line of a record that the reader began to read at a byte: behind blank lines and comments.
+    fn of_record(&mut self, byte: u64) -> u64 {
+        let byte = usize::try_from(byte).unwrap_or(usize::MAX);
+        while let Some(rest) = self.text.get(self.byte..).filter(|rest| !rest.is_empty()) {
+            let line = rest.split_inclusive('\n').next().unwrap_or(rest);
+            if self.byte >= byte && !line.trim().is_empty() && !line.starts_with('#') {
+                break;
+            }
+            self.byte += line.len();
+            self.line += 1;
+        }
+        self.line
+    }
 }
 
 fn row(line: &Line) -> Result<Result<Row, Unread>, Diagnostic> {
@@ -179,6 +204,15 @@ fn serving(line: &Line) -> Result<Serving, Diagnostic> {
     };
     if !is_divided(line) {
         return workers("").map(Serving::Aggregated);
+    }
+    let is_said = |column: &str| !line.text(column).is_empty();
+    if !["prefill_num_workers", "prefill_batch_size", "decode_num_workers", "decode_batch_size"]
+        .into_iter()
+        .all(is_said)
+    {
+        let title = "the row does not say how many workers take prompts and tokens, and in which batches: `prefill_num_workers`, \
+                     `prefill_batch_size`, `decode_num_workers` and `decode_batch_size`";
+        return Err(Diagnostic::new(title));
     }
     let (prefill, decode) = (workers("prefill_")?, workers("decode_")?);
     let noted: BTreeMap<&str, &str> =

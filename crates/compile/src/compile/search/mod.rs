@@ -15,6 +15,7 @@ mod fits;
 mod frontier;
 mod ideal_network;
 mod joined;
+pub(super) mod least_room;
 mod links;
 pub(super) mod neighbours;
 pub(super) mod partition;

@@ -2,7 +2,7 @@
 
 use super::frame::{LABEL, MARGIN, SUBTITLE, TICK, TITLE, WIDTH};
 use super::paint::{self, ChartError};
-use super::palette::{AXIS, Color, GRID, SERIES};
+use super::palette::{AXIS, Color, GRID, SERIES, WHITE};
 use super::scene::{Anchor, Area, Face, Scene};
 
 const HEIGHT: f64 = 620.0;
@@ -18,6 +18,8 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// Dashed, for what is compared with.
     pub dashed: bool,
+    /// The curve, by its place, whose colour it has; one of its own if nothing.
+    pub like: Option<usize>,
 }
 
 /// A plot of curves with positive coordinates on axes in powers of two.
@@ -76,7 +78,7 @@ impl CurveChart {
             (plot.left + x.part(point.0.log2()) * plot.width, plot.bottom() - y.part(point.1.log2()) * plot.height)
         };
         for (at, curve) in self.curves.iter().enumerate() {
-            let color = color(at);
+            let color = color(curve.like.unwrap_or(at));
             let line: Vec<(f64, f64)> = curve.points.iter().filter(|p| p.0 > 0.0 && p.1 > 0.0).map(place).collect();
             for ends in line.windows(2) {
                 if curve.dashed {
@@ -85,16 +87,24 @@ impl CurveChart {
                     scene.line(ends[0], ends[1], 2, color);
                 }
             }
+            // A single point stands out of the curves that it lies on.
+            let mark = |scene: &mut Scene, at| match curve.points.len() {
+                1 => {
+                    scene.circle(at, 8.0, color);
+                    scene.circle(at, 5.0, WHITE);
+                }
+                _ => scene.circle(at, 4.0, color),
+            };
             for &point in &line {
-                scene.circle(point, 4.0, color);
+                mark(&mut scene, point);
             }
             let (left, top) = (plot.right() + 22.0, plot.top + 12.0 + at as f64 * 26.0);
             if curve.dashed {
                 scene.dashes((left, top), (left + 26.0, top), 5.0, color);
-            } else {
+            } else if curve.points.len() > 1 {
                 scene.line((left, top), (left + 26.0, top), 2, color);
             }
-            scene.circle((left + 13.0, top), 4.0, color);
+            mark(&mut scene, (left + 13.0, top));
             scene.text((left + 34.0, top), Anchor::Start, Face { em: 13.0, ..LABEL }, &curve.name);
         }
         scene
@@ -161,6 +171,7 @@ mod tests {
             name: name.into(),
             points: vec![(0.125, 0.9), (0.5, 4.0), (1.0, 0.0)],
             dashed,
+            like: None,
         };
         let chart = CurveChart {
             title: "t".into(),

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::sheet::Sheet;
-use super::{checks, crossings, fleets, maps, masks, pods};
+use super::{checks, crossings, fleets, maps, masks, pods, traffic_curve};
 
 /// The sheet of a result; nothing of runs of a workload, and of what is no JSON object.
 pub(super) fn read(text: &str) -> Option<Result<Sheet, String>> {
@@ -18,6 +18,7 @@ pub(super) fn read(text: &str) -> Option<Result<Sheet, String>> {
         Some("prefill" | "decode") => pods::serving(text),
         Some("requests") if has("divisions") => fleets::fleet(text),
         Some("requests") => pods::requests(text),
+        _ if has("points") && has("sram_bytes") => traffic_curve::traffic_curve(text),
         _ if has("modes") && has("fidelity") => checks::explanation(text),
         _ if has("axis") && has("points") && has("why") => crossings::crossing(text),
         _ if has("certificate") => checks::certificate(text),

@@ -15,6 +15,7 @@ mod points;
 mod saved;
 mod sheet;
 mod summary;
+mod traffic_curve;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What a page shows of a result.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Sheet {
-    /// `training`, `prefill`, `decode`, `requests`, `explain`, `certificate`, `verify`, `validation`, `map`, `tiles`, `mask`, or
+    /// `training`, `prefill`, `decode`, `requests`, `explain`, `traffic-curve`, `certificate`, `verify`, `validation`, `map`, `tiles`, `mask`, or
     /// `search` of one that found nothing; results of one kind are compared figure by figure.
     pub(super) kind: &'static str,
     /// What ran on what.
