@@ -358,6 +358,25 @@ fn crates_depend_on_what_their_modules_import() {
     }
 }
 
+/// Manifests switch off what cargo would look for in vain: examples in the documentation of crates that have none (each crate is parsed
+/// once more for them), and tests.
+#[test]
+fn what_manifests_switch_off_is_not_there() {
+    let sources = sources();
+    for of in crates().iter().filter(|of| !of.name.is_empty()) {
+        let manifest = std::fs::read_to_string(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("crates/{}/Cargo.toml", of.name)),
+        )
+        .expect("a manifest");
+        let has = |what: &str| {
+            let folder = format!("crates/{}/src/", of.name);
+            sources.iter().filter(|source| source.place.starts_with(&folder)).any(|source| source.text.contains(what))
+        };
+        assert_eq!(manifest.contains("doctest = false"), !has("/// ```"), "{}: doctest", of.name);
+        assert!(!manifest.contains("\ntest = false") || !has("#[test]"), "{}: test", of.name);
+    }
+}
+
 /// Whether a file belongs to a module of tests.
 fn is_for_tests(file: &File) -> bool {
     file.path.contains("/tests/")

@@ -31,6 +31,11 @@ impl<'a> Pixels<'a> {
         let start = 3 * (y as usize * self.width as usize + x as usize);
         let share = (color.alpha * coverage).clamp(0.0, 1.0);
         let (red, green, blue) = color.rgb;
+        // Most pixels of a chart lie inside a shape, whose colour replaces what was there.
+        if share >= 1.0 {
+            self.rgb[start..start + 3].copy_from_slice(&[red, green, blue]);
+            return;
+        }
         for (old, new) in self.rgb[start..start + 3].iter_mut().zip([red, green, blue]) {
             *old = (f64::from(*old) + (f64::from(new) - f64::from(*old)) * share).round() as u8;
         }
