@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::legal::draws;
 use crate::random::wide::wide_pair_of;
 use crate::random::{ChipValues, GraphValues, pair};
 use crate::sums;
@@ -16,7 +17,9 @@ use rdusim::workload::Workload;
 
 /// Pairs of chips and graphs of this seed.
 const SEED: u64 = 11;
-const PAIRS: usize = 60;
+const PAIRS: usize = 30;
+/// Mappings of each that are drawn.
+const DRAWS: usize = 3;
 
 /// Mappings that the search seldom chooses: a PCU of its own for every tile, tiles along the blocks, turned arrays, K split,
 /// gathered rows.
@@ -113,12 +116,11 @@ fn depths(
     }
 }
 
-/// Holds both counts of a pair against each other, in the mappings that are compiled and in changed ones.
+/// Holds both counts of a pair against each other, in mappings that are drawn and in changed ones.
 fn compare_pair((family, chip, graph): (&str, ChipValues, GraphValues), about: &str, compared: &mut Compared) {
     let about = format!("{about} ({family}){chip:?}{graph:?}");
     let (chip, workload) = (chip.chip(), graph.workload());
-    for mode in Mode::ALL {
-        let Ok(configuration) = compile(&chip, &workload, mode) else { continue };
+    for configuration in draws(&chip, &workload, DRAWS) {
         for section in &configuration.sections {
             compare(&chip, &workload, section, &about, compared);
             // Lockstep groups of heads, and of sums over rows, have one multicast.
@@ -140,12 +142,12 @@ fn compare_pair((family, chip, graph): (&str, ChipValues, GraphValues), about: &
 #[test]
 fn training_steps_and_images_are_counted_equally() {
     let mut compared = Compared::default();
-    for number in 0..16 {
+    for number in 0..8 {
         for family in ["training", "images"] {
             compare_pair(wide_pair_of(family, SEED, number), &format!("number {number} of seed {SEED}"), &mut compared);
         }
     }
-    assert!(compared.sections > 500 && compared.gathering > 10, "{compared:?}");
+    assert!(compared.sections > 250 && compared.gathering > 5, "{compared:?}");
 }
 
 #[test]

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::first_steps::rdusim;
-use crate::legal::draws;
+use crate::legal::{draws, found_quickly};
 use rdusim::arch;
-use rdusim::compile::compile;
 use rdusim::mode::Mode;
 use rdusim::program::Configuration;
 use rdusim::verify::{Numbers, drawn, evaluate, verify};
@@ -139,9 +138,9 @@ pub(crate) fn near(name: &str, found: &Rows, expected: &Rows) {
 pub(crate) fn mapped(name: &str, workload: &Workload) {
     for chip in ["arch/sn10.toml", "arch/sn40l.toml"] {
         let chip = arch::load(Path::new(chip), &[]).expect("a chip that comes with rdusim");
-        let of_mode =
-            |mode| compile(&chip, workload, mode).unwrap_or_else(|error| panic!("{name}: {}", error.render(false)));
-        let mut configurations: Vec<Configuration> = [Mode::Kbk, Mode::Fused].map(of_mode).into();
+        let found = found_quickly(&chip, workload, &[Mode::Kbk, Mode::Fused]);
+        let found = found.unwrap_or_else(|error| panic!("{name}: {}", error.render(false)));
+        let mut configurations: Vec<Configuration> = found.into_iter().map(|of| of.configuration).collect();
         configurations.extend(draws(&chip, workload, 2));
         for verdict in verify(&chip, workload, &configurations, 7) {
             assert!(verdict.passed, "{name}: {verdict:?}");

@@ -123,8 +123,9 @@ fn a_gated_delta_net_is_its_formula() {
         }
         near(&format!("prefill of {sequence}"), &layer.rows("attended"), &attended);
         near(&format!("state after {sequence}"), &layer.rows("state"), &states);
-        mapped(&format!("delta prefill of {sequence}"), &workload);
     }
+    let workload = graph("prefill", DELTA, &["--phase", "prefill", "--sequence", "4", "--batch", "2"]);
+    mapped("delta prefill", &workload);
 }
 
 const MAMBA: &str = r#"{"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "hidden_size": 64,

@@ -15,8 +15,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::legal::found_quickly;
 use rdusim::arch::{self, Chip};
-use rdusim::compile::compile_measured;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::Fidelity;
@@ -84,7 +84,7 @@ fn source(block: &str, case: &str, root: &str) -> (String, String, Vec<Override>
 
 /// Every mode at `event` and `bound`, and if `with_cycle` at `cycle`, as expectations see them.
 fn figures(chip: &Chip, workload: &Workload, pinned: Option<&Pinned>, with_cycle: bool) -> Result<Value, String> {
-    let configurations = compile_measured(chip, workload, &Mode::ALL).map_err(|error| error.render(false))?;
+    let configurations = found_quickly(chip, workload, &Mode::ALL).map_err(|error| error.render(false))?;
     let pinned = pinned.map(|pinned| pinned.of(chip, workload, &configurations[0].configuration));
     let run = |fidelity| {
         let all = configurations.iter().map(|c| &c.configuration).chain(&pinned);

@@ -135,6 +135,17 @@ fn graphs(system: &System, kind: StackKind, job: &Job) -> (Vec<Vec<TraceNode>>, 
 /// Over links that take no time the graphs take what the engine does, for each order of passes and each division.
 #[test]
 fn graphs_take_as_long_as_the_engine_where_links_cost_nothing() {
+    take_as_long_as_the_engine(8);
+}
+
+#[test]
+#[ignore = "depth: every decomposition"]
+fn all_graphs_take_as_long_as_the_engine_where_links_cost_nothing() {
+    take_as_long_as_the_engine(1);
+}
+
+/// Replays the graphs of every decomposition whose place in the lists is a multiple of `every`.
+fn take_as_long_as_the_engine(every: usize) {
     let mut system = fast();
     for protocol in &mut system.protocols {
         protocol.base_us = 0.0;
@@ -144,7 +155,7 @@ fn graphs_take_as_long_as_the_engine_where_links_cost_nothing() {
     let plain = kinds.into_iter().flat_map(|kind| DECOMPOSITIONS.map(|parallel| (kind, job(parallel, 16))));
     let sequences = SEQUENCES.map(|parallel| (StackKind::Flash, job(parallel, 16)));
     let mixtures = MIXTURES.map(|parallel| (StackKind::Flash, with_experts(parallel, 16)));
-    for (kind, job) in plain.chain(sequences).chain(mixtures) {
+    for (kind, job) in plain.chain(sequences).chain(mixtures).step_by(every) {
         let step = step(&system, stack(&system, kind), &job, Detail::Grouped).expect("a step");
         let (graphs, groups) = graphs(&system, kind, &job);
         let replayed = replayed(&graphs, &groups) as f64 / 1e6;

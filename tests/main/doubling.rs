@@ -14,7 +14,9 @@ use rdusim::sim::simulate;
 use rdusim::workload::Workload;
 
 const SEED: u64 = 5;
-const PAIRS: usize = 100;
+/// Pairs of the quick run, and of the one that sees every field bound a section.
+const PAIRS: usize = 14;
+const ALL_PAIRS: usize = 100;
 /// Shorter drains are latencies more than work.
 const LONG: u64 = 1_000;
 /// What twice the resource must gain.
@@ -127,10 +129,21 @@ fn run(workload: &Workload, configuration: &Configuration, doubled: &Doubled) ->
 
 #[test]
 fn twice_the_resource_that_bounds_is_faster() {
+    assert!(fields_that_bind(PAIRS) >= 4, "hardly any field was the one that bounds");
+}
+
+#[test]
+#[ignore = "depth: a hundred pairs"]
+fn twice_the_resource_that_bounds_is_faster_for_every_field() {
+    assert_eq!(fields_that_bind(ALL_PAIRS), 8, "a field was never the one that bounds");
+}
+
+/// Doubles what bounds each section of so many pairs; how many fields were the one that bounds.
+fn fields_that_bind(pairs: usize) -> usize {
     let mut seen: BTreeMap<&str, (u32, u32, u32)> = BTreeMap::new();
     // Of the same configuration; and of another that the search found for more, which may be a worse one.
     let (mut inert, mut misled) = (Vec::new(), Vec::new());
-    for number in 0..PAIRS {
+    for number in 0..pairs {
         let (_, values, graph) = pair(SEED, number);
         let (chip, workload) = (values.chip(), graph.workload());
         let Ok(configurations) = found_quickly(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { continue };
@@ -178,7 +191,6 @@ fn twice_the_resource_that_bounds_is_faster() {
             }
         }
     }
-    println!("field: (sections, as fast because another is as busy, as fast without a reason) {seen:?}");
     // Three of 134, of one pair: sections that wait for memory at their beginning, and for other stages after that.
     assert!(inert.len() <= 3, "{}", inert.join("\n"));
     // 9 of 421 today: what is found with more ports or links is now and then slower (reports/search.md), or hardly faster.
@@ -189,5 +201,5 @@ fn twice_the_resource_that_bounds_is_faster() {
         let says_nothing = second == sections;
         assert!(says_nothing || second + without_reason < *sections, "{field} never makes anything faster");
     }
-    assert_eq!(seen.len(), 8, "a field was never the one that bounds");
+    seen.len()
 }

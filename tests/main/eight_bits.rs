@@ -56,7 +56,7 @@ fn products_of_eight_bits_move_a_byte_an_element_and_compute_their_numbers() {
     for dtype in TYPES {
         write(directory.path(), "block.toml", &block(dtype, (rows, width, inner), ""));
         for mode in ["kbk", "fused"] {
-            let words = ["--mode", mode, "--arch", "plasticine", "--workload", "block.toml"];
+            let words = ["--mode", mode, "--effort", "quick", "--arch", "plasticine", "--workload", "block.toml"];
             let run = json(directory.path(), &[&["run"], &words[..]].concat());
             let weights = 2 * width * inner;
             // Between kernels, h has two bytes an element and the quantised g one.
@@ -83,7 +83,7 @@ fn units_have_a_type_or_multiply_it_as_another() {
     write(directory.path(), "wide.toml", &block("bf16", (2048, 1024, 2048), ""));
     write(directory.path(), "narrow.toml", &block("fp8_e4m3", (2048, 1024, 2048), ""));
     let run = |name: &str, sets: &[&str]| {
-        let words = ["run", "--mode", "fused", "--arch", "sn10", "--workload", name];
+        let words = ["run", "--mode", "fused", "--effort", "quick", "--arch", "sn10", "--workload", name];
         let result = json(directory.path(), &[&words[..], sets].concat());
         (cycles(&result), result["runs"][0]["energy_j"]["compute"].as_f64().expect("energy"))
     };
@@ -131,7 +131,7 @@ fn scales_of_weights_are_counted_and_applied_to_sums() {
     for (dtype, format, bytes) in cases {
         let run = |more: &str| {
             write(directory.path(), "block.toml", &block(dtype, shape, more));
-            let words = ["--mode", "fused", "--arch", "plasticine", "--workload", "block.toml"];
+            let words = ["--mode", "fused", "--effort", "quick", "--arch", "plasticine", "--workload", "block.toml"];
             let (code, stdout, stderr) = rdusim(directory.path(), &[&["verify"], &words[..]].concat());
             assert_eq!(code, Some(0), "{dtype} {format}: {stdout}{stderr}");
             let run = json(directory.path(), &[&["run"], &words[..]].concat());
@@ -173,7 +173,7 @@ fn rows_are_quantised_with_scales_of_their_own() {
     for dtype in TYPES {
         write(directory.path(), "rows.toml", &by_row(dtype, dtype, "\"s\""));
         for mode in ["kbk", "fused"] {
-            let words = ["--mode", mode, "--arch", "plasticine", "--workload", "rows.toml"];
+            let words = ["--mode", mode, "--effort", "quick", "--arch", "plasticine", "--workload", "rows.toml"];
             let (code, stdout, stderr) = rdusim(directory.path(), &[&["verify"], &words[..]].concat());
             assert_eq!(code, Some(0), "{dtype} {mode}: {stdout}{stderr}");
         }
@@ -200,7 +200,8 @@ fn an_rdu_multiplies_fp8_if_its_generation_does_and_says_if_not() {
     let shape = (4096, 2048, 8192);
     let run = |chip: &str, dtype: &str| {
         write(directory.path(), "block.toml", &block(dtype, shape, ""));
-        json(directory.path(), &["run", "--mode", "fused", "--arch", chip, "--workload", "block.toml"])
+        let words = ["run", "--mode", "fused", "--effort", "quick", "--arch", chip, "--workload", "block.toml"];
+        json(directory.path(), &words)
     };
     let notes = |run: &Value| run["runs"][0]["notes"].to_string();
     let (sn50, sn40l, wide) = (run("sn50", "fp8_e4m3"), run("sn40l", "fp8_e4m3"), run("sn50", "bf16"));
@@ -254,7 +255,8 @@ fn a_model_quantises_its_activations() {
             words.into_iter().filter(|word| model != "gpt" || !["--kv-heads", "2"].contains(word)).collect();
         let (code, _, stderr) = rdusim(directory.path(), &words);
         assert_eq!(code, Some(0), "{stderr}");
-        let verified = rdusim(directory.path(), &["verify", "--arch", "plasticine", "--workload", "model.toml"]);
+        let words = ["verify", "--effort", "quick", "--arch", "plasticine", "--workload", "model.toml"];
+        let verified = rdusim(directory.path(), &words);
         assert_eq!(verified.0, Some(0), "{model} {activations}: {}{}", verified.1, verified.2);
     }
     let words = ["model", "gpt", "--phase", "training", "--activations", "int8"];

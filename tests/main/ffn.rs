@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use rdusim::arch::{self, Chip};
-use rdusim::compile::{Compiled, compile_measured, simulate_measured};
+use rdusim::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
 use rdusim::cost::bound_cycles;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
@@ -31,8 +31,8 @@ fn workload(name: &str, sets: &[&str]) -> Workload {
 }
 
 /// The modes, each at both fidelities: `[mode][fidelity]`.
-fn runs(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Vec<[Outcome; 2]> {
-    let configurations = compile_measured(chip, workload, modes).expect("a pair that fits");
+fn runs(chip: &Chip, workload: &Workload, modes: &[Mode], effort: Effort) -> Vec<[Outcome; 2]> {
+    let configurations = compile_with(chip, workload, modes, effort, &BaseCache::default()).expect("a pair that fits");
     let run = |c: &Compiled| {
         [Fidelity::Bound, Fidelity::Event].map(|fidelity| simulate_measured(chip, workload, c, fidelity))
     };
@@ -42,22 +42,42 @@ fn runs(chip: &Chip, workload: &Workload, modes: &[Mode]) -> Vec<[Outcome; 2]> {
 /// A chip and a workload, by name.
 type Pair = (&'static str, &'static str);
 
-/// Every pair, run once for all tests.
-static PAIRS: LazyLock<BTreeMap<Pair, Vec<[Outcome; 2]>>> = LazyLock::new(|| {
+type Runs = Vec<[Outcome; 2]>;
+
+/// What pairs did, each run once for all tests that ask for it.
+static RAN: LazyLock<BTreeMap<Pair, OnceLock<Runs>>> = LazyLock::new(|| {
     let pairs = CHIPS.iter().flat_map(|&chip| WORKLOADS.iter().map(move |&workload| (chip, workload)));
-    pairs.map(|(c, w)| ((c, w), runs(&chip(c), &workload(w, &[]), &MODES))).collect()
+    pairs.map(|pair| (pair, OnceLock::new())).collect()
 });
+
+/// The pairs of figures that are known are searched as a command does; what holds of any mapping is held of others at low effort.
+fn effort((chip, workload): Pair) -> Effort {
+    let is_known = ["sn10", "sn40l"].contains(&chip) && workload == "gpt13b-mlp-sparse";
+    if is_known { Effort::Full } else { Effort::Low }
+}
+
+fn ran(pair: Pair) -> &'static Runs {
+    RAN[&pair].get_or_init(|| runs(&chip(pair.0), &workload(pair.1, &[]), &MODES, effort(pair)))
+}
 
 /// The event outcome of a pair in a mode.
 fn event(chip: &'static str, workload: &'static str, mode: Mode) -> &'static Outcome {
     let index = MODES.iter().position(|&m| m == mode).expect("a mode");
-    &PAIRS[&(chip, workload)][index][1]
+    &ran((chip, workload))[index][1]
 }
 
-#[test]
-fn every_pair_drains_and_keeps_its_bounds() {
-    for ((chip, workload), modes) in PAIRS.iter() {
-        for [bound, event] in modes {
+/// The pairs that take long, or the others: the large block on the smallest chip and on two sockets, and its sparse form on an SN40L.
+fn pairs(long: bool) -> impl Iterator<Item = Pair> {
+    let is_long = |(chip, workload): Pair| {
+        let is_large = workload.starts_with("gpt13b");
+        (is_large && ["plasticine", "sn30"].contains(&chip)) || (chip, workload) == ("sn40l", "gpt13b-mlp-sparse")
+    };
+    RAN.keys().copied().filter(move |&pair| is_long(pair) == long)
+}
+
+fn drain_and_keep_their_bounds(pairs: impl Iterator<Item = Pair>) {
+    for (chip, workload) in pairs {
+        for [bound, event] in ran((chip, workload)) {
             let of = format!("{workload} on {chip}, {}", event.mode.name());
             assert_eq!(event.stop, StopReason::Drained, "{of}");
             assert!(event.bound_cycles <= bound.cycles, "{of}: {} > {}", event.bound_cycles, bound.cycles);
@@ -68,14 +88,31 @@ fn every_pair_drains_and_keeps_its_bounds() {
 }
 
 #[test]
-fn fused_is_faster_on_every_pair() {
-    for (chip, workload) in PAIRS.keys() {
+fn every_pair_drains_and_keeps_its_bounds() {
+    drain_and_keep_their_bounds(pairs(false));
+}
+
+fn are_faster_fused(pairs: impl Iterator<Item = Pair>) {
+    for (chip, workload) in pairs {
         let [kbk, epilogue, fused] = MODES.map(|mode| event(chip, workload, mode).cycles);
         assert!(fused < kbk, "{workload} on {chip}: fused {fused}, kbk {kbk}");
         assert!(epilogue < kbk, "{workload} on {chip}: epilogue {epilogue}, kbk {kbk}");
         // Where the whole block does not fit, fused is what epilogues are.
         assert!(fused <= epilogue, "{workload} on {chip}: fused {fused}, epilogue {epilogue}");
     }
+}
+
+#[test]
+fn fused_is_faster_on_every_pair() {
+    are_faster_fused(pairs(false));
+}
+
+#[test]
+#[ignore = "depth: large blocks on a small chip and on two sockets"]
+fn every_long_pair_keeps_its_bounds_and_is_faster_fused() {
+    drain_and_keep_their_bounds(pairs(true));
+    are_faster_fused(pairs(true));
+    off_chip_bytes_are_exact("sn30");
 }
 
 #[test]
@@ -104,6 +141,10 @@ fn what_fusion_gains_depends_on_what_it_is_compared_with() {
 
 #[test]
 fn off_chip_bytes_of_the_large_block_are_exact() {
+    ["sn10", "sn40l"].into_iter().for_each(off_chip_bytes_are_exact);
+}
+
+fn off_chip_bytes_are_exact(chip: &'static str) {
     // X = T d 2 B, H = T f 2 B, W = d f 2 B; kbk: up reads X and W, writes H; GELU reads and writes H; down reads H
     // and W, writes X. With an epilogue, up writes what GELU makes of H, and down reads it. Fused, H stays on chip.
     const X: u64 = 2048 * 5120 * 2;
@@ -112,13 +153,11 @@ fn off_chip_bytes_of_the_large_block_are_exact() {
     let of = |weights: u64| [2 * X + 4 * H + weights, 2 * X + 2 * H + weights, 2 * X + weights];
     assert_eq!(of(2 * W), [796_917_760, 629_145_600, 461_373_440]);
     assert_eq!(of(2 * W / 8), [429_916_160, 262_144_000, 94_371_840]);
-    for chip in ["sn10", "sn30", "sn40l"] {
-        for (workload, bytes) in [("gpt13b-mlp", of(2 * W)), ("gpt13b-mlp-sparse", of(2 * W / 8 + METADATA))] {
-            let moved = MODES.map(|mode| event(chip, workload, mode).traffic().off_chip_bytes());
-            assert_eq!(moved, bytes, "{workload} on {chip}");
-            let notes: Vec<_> = MODES.iter().flat_map(|&mode| &event(chip, workload, mode).notes).collect();
-            assert!(notes.is_empty(), "{workload} on {chip}: {notes:?}");
-        }
+    for (workload, bytes) in [("gpt13b-mlp", of(2 * W)), ("gpt13b-mlp-sparse", of(2 * W / 8 + METADATA))] {
+        let moved = MODES.map(|mode| event(chip, workload, mode).traffic().off_chip_bytes());
+        assert_eq!(moved, bytes, "{workload} on {chip}");
+        let notes: Vec<_> = MODES.iter().flat_map(|&mode| &event(chip, workload, mode).notes).collect();
+        assert!(notes.is_empty(), "{workload} on {chip}: {notes:?}");
     }
 }
 
@@ -148,7 +187,7 @@ fn bounds_of_the_large_block_are_the_known_answers() {
 /// The dense block on SN10, fused, with this many tokens.
 fn fused_dense(tokens: u64) -> Outcome {
     let workload = workload("gpt13b-mlp", &[&format!("workload.dims.tokens={tokens}")]);
-    let [_, event] = runs(&chip("sn10"), &workload, &[Mode::Fused]).remove(0);
+    let [_, event] = runs(&chip("sn10"), &workload, &[Mode::Fused], Effort::Low).remove(0);
     event
 }
 

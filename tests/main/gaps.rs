@@ -79,11 +79,14 @@ fn the_table_has_the_range_behind_the_ratio() {
 /// The sentences of a comparison, which its table has too.
 fn sentences(arch: &str, workload: &str) -> Vec<String> {
     let arguments = ["compare", "--arch", arch, "--workload", workload];
-    let result = json(&arguments);
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().to_str().expect("a path");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let table = words(&rdusim(&[&arguments[..], &["--full", "--out", out]].concat()));
+    let text = std::fs::read_to_string(directory.path().join("result.json")).expect("the result");
+    let result: Value = serde_json::from_str(&text).expect("a result");
     let list = result["speedup_notes"].as_array().cloned().unwrap_or_default();
     let list: Vec<String> = list.iter().map(|note| note.as_str().expect("a sentence").to_owned()).collect();
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let table = words(&rdusim(&arguments));
     assert!(list.iter().all(|sentence| table.contains(&words(sentence))), "{list:?}: {table}");
     list
 }

@@ -101,7 +101,7 @@ fn two_chips_stand_side_by_side() {
 fn several_chips_stand_side_by_side() {
     let with = |others: &[&str]| {
         let words: Vec<&str> = others.iter().flat_map(|other| ["--against", other]).collect();
-        json(&[&["compare", "--arch", "arch/sn10.toml", "--workload", TINY, "--format", "json"][..], &words].concat())
+        json(&[&["compare", "--effort", "quick", "--arch", "arch/sn10.toml", "--workload", TINY, "--format", "json"][..], &words].concat())
     };
     let three = with(&["a100", "h100"]);
     assert_eq!(three, with(&["a100,h100"]));
@@ -113,7 +113,7 @@ fn several_chips_stand_side_by_side() {
 
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().to_str().expect("a path");
-    let words = "compare --arch sn10 --against a100 --against h100 --uncertainty --samples 2 --workload";
+    let words = "compare --effort quick --arch sn10 --against a100 --against h100 --uncertainty --samples 2 --workload";
     let mut words: Vec<&str> = words.split(' ').chain([TINY, "--out", out]).collect();
     let screen = stdout(&words);
     assert!(screen.lines().count() <= 24 && screen.contains("time / SN10"), "{screen}");

@@ -12,7 +12,7 @@ use crate::random::{ChipValues, GraphValues, chips, graphs};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rdusim::arch::Chip;
-use rdusim::compile::{compile_measured, simulate_measured};
+use rdusim::compile::simulate_measured;
 use rdusim::cost::bound_cycles;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, Outcome, StopReason};
@@ -55,7 +55,7 @@ pub(crate) fn for_all_of<S: Strategy>(
 
 /// Every mode at a fidelity; `None` if the compiler refuses the pair.
 fn outcomes(chip: &Chip, workload: &Workload, fidelity: Fidelity) -> Option<Vec<Outcome>> {
-    let configurations = compile_measured(chip, workload, &MODES).ok()?;
+    let configurations = found_quickly(chip, workload, &MODES).ok()?;
     Some(configurations.iter().map(|c| simulate_measured(chip, workload, c, fidelity)).collect())
 }
 
@@ -146,7 +146,7 @@ fn check_run(chip: &Chip, workload: &Workload, bound: &Outcome, event: &Outcome)
 fn bounds_traffic_and_energy_agree_and_every_run_drains() {
     let (ran, refused, slower, worst) = (Cell::new(0u32), Cell::new(0u32), Cell::new(0u32), Cell::new(0.0f64));
     let (worse, worse_fused) = (Cell::new(0u32), Cell::new(0u32));
-    for_all(CASES, |chip, graph| {
+    for_all(CASES / 2, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
         let configurations = match found_quickly(&chip, &workload, &MODES) {
             Ok(configurations) => configurations,
@@ -216,7 +216,7 @@ fn two_runs_give_the_same_bytes_on_any_number_of_threads() {
 /// The capacity of a memory tier is left out: it decides which tier holds a tensor, and the bound takes that as given.
 #[test]
 fn more_of_a_resource_never_raises_the_bound() {
-    for_all(4 * CASES, |values, graph| {
+    for_all(CASES, |values, graph| {
         let workload = graph.workload();
         let bounds = |values: &ChipValues| MODES.map(|mode| bound_cycles(&values.chip(), &workload, mode));
         let least = bounds(&values);
@@ -248,7 +248,7 @@ fn more_of_a_resource_never_raises_the_bound() {
 fn no_run_is_faster_than_its_resources() {
     const SEED: u64 = 3;
     let mut sections = 0;
-    for number in 0..36 {
+    for number in 0..20 {
         let (family, chip, graph) = wide_pair(SEED, number);
         let about = format!("wide pair {number} of seed {SEED} ({family}){chip:?}{graph:?}");
         let (chip, workload) = (chip.chip(), graph.workload());
@@ -268,5 +268,5 @@ fn no_run_is_faster_than_its_resources() {
             }
         }
     }
-    assert!(sections > 100, "only {sections} sections");
+    assert!(sections > 60, "only {sections} sections");
 }

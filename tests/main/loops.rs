@@ -1,12 +1,14 @@
 //! Looped sections: a whole block that is one section runs all its repetitions in one launch.
 
 use rdusim::arch::{self, Chip};
-use rdusim::compile::{compile_measured, simulate_measured};
+use rdusim::compile::simulate_measured;
 use rdusim::cost::bound_cycles;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, Outcome};
 use rdusim::workload::{self, Workload};
+
+use crate::legal::found_quickly;
 
 fn chip(settings: &[&str]) -> Chip {
     let settings: Vec<_> = settings.iter().map(|set| Override::parse(set).expect("an override")).collect();
@@ -18,7 +20,7 @@ fn decode() -> Workload {
 }
 
 fn run(chip: &Chip, workload: &Workload, mode: Mode) -> Outcome {
-    let compiled = compile_measured(chip, workload, &[mode]).expect("it fits");
+    let compiled = found_quickly(chip, workload, &[mode]).expect("it fits");
     simulate_measured(chip, workload, &compiled[0], Fidelity::Event)
 }
 

@@ -7,11 +7,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::laws::for_all_of;
+use crate::legal::found_quickly;
 use crate::random::chips;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rdusim::arch::{self, AnyChip, Chip};
-use rdusim::compile::compile_measured;
+
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::verify::{RunVerdict, graph_flops, scaled, verify};
@@ -218,7 +219,7 @@ fn networks_of_images_compute_what_they_say() {
             for net in [everything(dtype), flat] {
                 let workload = net.workload();
                 kinds.extend(workload.operators.iter().map(|op| op.kind));
-                let compiled = compile_measured(&chip, &workload, &Mode::ALL).expect("it fits");
+                let compiled = found_quickly(&chip, &workload, &Mode::ALL).expect("it fits");
                 for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 4) {
                     assert!(run.passed, "{} {dtype} {}", chip.name, told(&run));
                     assert!(dtype == "fp32" || run.end_to_end.is_some() || run.by_stage.is_some());
@@ -325,7 +326,7 @@ fn numbers_of_random_images_are_right() {
         let Ok(workload) = workload::parse("images", &text, &[], 0) else {
             return Err(TestCaseError::fail(format!("no workload:\n{text}")));
         };
-        let Ok(compiled) = compile_measured(&chip, &workload, &Mode::ALL) else { return Ok(()) };
+        let Ok(compiled) = found_quickly(&chip, &workload, &Mode::ALL) else { return Ok(()) };
         for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 1) {
             prop_assert!(run.passed, "{}\n{text}", told(&run));
             numbers.set(numbers.get() + run.compared);

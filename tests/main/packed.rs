@@ -42,14 +42,17 @@ fn formats_move_their_bytes_and_compute_their_numbers() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let plain = {
         std::fs::write(directory.path().join("plain.toml"), gemm("")).expect("a file");
-        json(directory.path(), &["run", "--mode", "kbk", "--arch", "plasticine", "--workload", "plain.toml"])
+        json(
+            directory.path(),
+            &["run", "--mode", "kbk", "--effort", "quick", "--arch", "plasticine", "--workload", "plain.toml"],
+        )
     };
     let traffic = |result: &Value, key: &str| result["runs"][0]["traffic"][key].as_u64().expect(key);
     let energy = |result: &Value| result["runs"][0]["energy_j"]["compute"].as_f64().expect("energy");
     for (number, (storage, bytes)) in FORMATS.into_iter().enumerate() {
         let name = format!("{number}.toml");
         std::fs::write(directory.path().join(&name), gemm(&format!("storage = {{ {storage} }}"))).expect("a file");
-        let arguments = ["--mode", "kbk", "--arch", "plasticine", "--workload", &name];
+        let arguments = ["--mode", "kbk", "--effort", "quick", "--arch", "plasticine", "--workload", &name];
         let run = json(directory.path(), &[&["run"], &arguments[..]].concat());
         assert_eq!(traffic(&run, "off_chip_read_bytes"), 256 * 512 * 2 + bytes, "{storage}");
         assert_eq!(traffic(&run, "off_chip_write_bytes"), 256 * 384 * 2, "{storage}");

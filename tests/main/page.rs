@@ -120,22 +120,46 @@ fn a_decoder_layer_fits_into_two_megabytes() {
 /// Does in a page what `reader` does, in a window of so many pixels, and returns the lines it leaves; `None` without a
 /// browser.
 pub(crate) fn read(place: &Path, page: &Path, reader: &str, window: &str) -> Option<String> {
+    let body = browsed(place, &driven(page, reader), reader, window)?;
+    assert!(!body.contains("FAILED"), "{} at {window}: {body}", page.display());
+    Some(body)
+}
+
+/// The same in many pages, which one browser reads at once, each in a frame as large as `window`. No window of Chromium is as narrow as
+/// a phone: a frame is.
+pub(crate) fn read_all(place: &Path, pages: &[PathBuf], reader: &str, window: &str) -> Option<Vec<String>> {
+    const BETWEEN: &str = "NEXT PAGE";
+    let (width, height) = window.split_once(',').expect("width,height");
+    let frame = |page: &PathBuf| {
+        let inner = driven(page, reader).replace('&', "&amp;").replace('"', "&quot;");
+        format!("<iframe width=\"{width}\" height=\"{height}\" srcdoc=\"{inner}\"></iframe>")
+    };
+    let frames: String = pages.iter().map(frame).collect();
+    let driven = format!(
+        "<html><body>{frames}<script>onload = () => {{ document.body.textContent = [...document.querySelectorAll('iframe')]\
+         .map((frame) => frame.contentDocument.body.textContent).join('{BETWEEN}'); }}</script></body></html>"
+    );
+    let body = browsed(place, &driven, reader, "1400,1000")?;
+    let bodies: Vec<String> = body.split(BETWEEN).map(str::to_owned).collect();
+    for (page, body) in pages.iter().zip(&bodies) {
+        assert!(!body.contains("FAILED"), "{} at {window}: {body}", page.display());
+    }
+    Some(bodies)
+}
+
+/// A page that does what a reader of `tests/page` does.
+fn driven(page: &Path, reader: &str) -> String {
     let html = std::fs::read_to_string(page).expect("the page");
     let script = |name: &str| std::fs::read_to_string(format!("tests/page/{name}.js")).expect("the reader");
     let (head, tail) = html.rsplit_once("</body>").expect("a body");
     let script = [script("reader"), script(reader)].join("\n");
-    let mut driven = format!("{head}<script>\n(() => {{\n{script}}})();\n</script></body>{tail}");
-    let (width, height) = window.split_once(',').expect("width,height");
-    if width.parse::<u32>().is_ok_and(|width| width < 500) {
-        // No window of Chromium is as narrow as a phone: a frame is.
-        let inner = driven.replace('&', "&amp;").replace('"', "&quot;");
-        driven = format!(
-            "<html><body><iframe width=\"{width}\" height=\"{height}\" srcdoc=\"{inner}\"></iframe><script>onload = () => \
-             {{ document.body.textContent = document.querySelector('iframe').contentDocument.body.textContent; }}</script></body></html>"
-        );
-    }
+    format!("{head}<script>\n(() => {{\n{script}}})();\n</script></body>{tail}")
+}
+
+/// What Chromium shows of a page; `None` where there is none.
+fn browsed(place: &Path, html: &str, reader: &str, window: &str) -> Option<String> {
     let file = place.join(format!("{reader}.html"));
-    std::fs::write(&file, driven).expect("written");
+    std::fs::write(&file, html).expect("written");
     // Debian and Ubuntu, others, and what `.ci/run` found.
     let browser = std::env::var("RDUSIM_BROWSER").unwrap_or_else(|_| "chromium".to_owned());
     let output = Command::new(&browser)
@@ -148,9 +172,7 @@ pub(crate) fn read(place: &Path, page: &Path, reader: &str, window: &str) -> Opt
     let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(complaints.is_empty(), "{reader} at {window}: {complaints:?}");
-    let body = dom.split("<body>").nth(1).unwrap_or_default().to_owned();
-    assert!(!body.contains("FAILED"), "{} at {window}: {body}", page.display());
-    Some(body)
+    Some(dom.split("<body>").nth(1).unwrap_or_default().to_owned())
 }
 
 /// Needs Chromium; without one it says so and checks nothing, unless `RDUSIM_BROWSER` names one that must be there.

@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use serde_json::Value;
+use tempfile::TempDir;
 
-use crate::page::{rdusim, read};
+use crate::page::{rdusim, read_all};
 
 /// A kind of result: its name, the command, the file that `report` takes, and the headline's unit or word.
 struct Kind {
@@ -15,6 +17,8 @@ struct Kind {
     headline: &'static str,
 }
 
+/// The first kinds are of pods, of axes and of GPUs, the others of chips that are mapped.
+const OF_PODS: usize = 8;
 const KINDS: [Kind; 15] = [
     Kind {
         name: "training",
@@ -62,10 +66,16 @@ const KINDS: [Kind; 15] = [
         headline: "9",
     },
     Kind {
+        name: "model",
+        command: "compare --arch a100 --workload llama2-7b-decode --against h100 --uncertainty --samples 2",
+        result: "result.json",
+        headline: "",
+    },
+    Kind {
         name: "explain",
-        command: "explain --mode fused --arch plasticine --workload tiny-mlp --uncertainty",
+        command: "explain --mode fused --effort quick --arch sn10 --workload relu --uncertainty",
         result: "explain.json",
-        headline: "µs",
+        headline: "ms",
     },
     Kind {
         name: "traffic-curve",
@@ -75,11 +85,16 @@ const KINDS: [Kind; 15] = [
     },
     Kind {
         name: "verify",
-        command: "verify --arch plasticine --workload tiny-mlp",
+        command: "verify --effort quick --arch plasticine --workload tiny-mlp",
         result: "verify.json",
         headline: "passed",
     },
-    Kind { name: "map", command: "map --arch plasticine --workload tiny-mlp", result: "map.json", headline: "section" },
+    Kind {
+        name: "map",
+        command: "map --effort quick --arch plasticine --workload tiny-mlp",
+        result: "map.json",
+        headline: "section",
+    },
     Kind { name: "tiles", command: "map --arch bow --workload tiny-mlp", result: "map.json", headline: "%" },
     Kind {
         name: "mask",
@@ -88,14 +103,8 @@ const KINDS: [Kind; 15] = [
         headline: "12.5 %",
     },
     Kind {
-        name: "model",
-        command: "compare --arch a100 --workload llama2-7b-decode --against h100 --uncertainty --samples 2",
-        result: "result.json",
-        headline: "",
-    },
-    Kind {
         name: "two",
-        command: "compare --arch sn10 --workload tiny-mlp --against plasticine --uncertainty --samples 2",
+        command: "compare --effort quick --arch sn10 --workload tiny-mlp --against plasticine --uncertainty --samples 2",
         result: "result.json",
         headline: "",
     },
@@ -129,11 +138,12 @@ fn data(page: &Path) -> Value {
     serde_json::from_str(json).expect("JSON")
 }
 
-#[test]
-fn every_kind_of_result_has_a_page() {
+/// Pages of kinds, each as `--out` writes it and as `report` makes it, hold the same and what a page has; where they lie.
+fn have_pages(kinds: &[Kind]) -> TempDir {
     let place = tempfile::tempdir().expect("a directory");
-    for kind in &KINDS {
-        let [written, again] = pages(place.path(), kind).map(|page| data(&page));
+    let made: Vec<[PathBuf; 2]> = kinds.par_iter().map(|kind| pages(place.path(), kind)).collect();
+    for (kind, made) in kinds.iter().zip(&made) {
+        let [written, again] = made.each_ref().map(|page| data(page));
         for key in ["results", "waterfalls", "layouts", "points"] {
             let without_titles = |data: &Value| match data[key].as_array() {
                 Some(list) => list.iter().map(|of| of.get("document").unwrap_or(of).clone()).collect(),
@@ -159,24 +169,61 @@ fn every_kind_of_result_has_a_page() {
         let has_inputs = written["made"]["inputs"].as_array().is_some_and(|inputs| !inputs.is_empty());
         assert!(has_inputs || kind.name == "mask", "{}: its inputs", kind.name);
     }
-    let sheet_of = |name: &str| data(&place.path().join(name).join("report.html"))["sheets"][0]["sheet"].clone();
-    let pictures = |name: &str| -> Vec<String> {
-        let list = sheet_of(name)["pictures"].as_array().cloned().unwrap_or_default();
-        list.iter().filter_map(|of| of["name"].as_str().map(str::to_owned)).collect()
-    };
-    assert_eq!(pictures("training"), ["timeline"]);
-    assert_eq!(pictures("mask"), ["mask"]);
-    assert!(pictures("map").iter().all(|name| name.starts_with("map-1-")) && pictures("map").len() == 2);
-    assert_eq!(pictures("requests"), ["throughput", "token", "memory", "requests", "latency"]);
+    let mut all: Vec<PathBuf> = made.into_iter().map(|[written, _]| written).collect();
+    all.push(crate::page::swept(place.path()));
+    fit_a_desk_and_a_phone(place.path(), &all);
+    place
+}
+
+/// What the page of a kind shows above its tables, and the names of its pictures.
+fn sheet_of(place: &Path, name: &str) -> (Value, Vec<String>) {
+    let sheet = data(&place.join(name).join("report.html"))["sheets"][0]["sheet"].clone();
+    let pictures = sheet["pictures"].as_array().into_iter().flatten();
+    let pictures = pictures.filter_map(|of| of["name"].as_str().map(str::to_owned)).collect();
+    (sheet, pictures)
+}
+
+#[test]
+fn results_of_pods_axes_and_gpus_have_pages_that_fit_a_desk_and_a_phone() {
+    let place = have_pages(&KINDS[..OF_PODS]);
+    let place = place.path();
+    let (training, pictures) = sheet_of(place, "training");
+    assert_eq!(pictures, ["timeline"]);
     // A range beside the headline, and what failures leave.
-    let lines = sheet_of("training")["lines"].to_string();
+    let lines = training["lines"].to_string();
     assert!(lines.contains("no less than") && lines.contains("Goodput"), "{lines}");
-    assert!(sheet_of("explain")["lines"].to_string().contains("with one assumption of the chip file varied"));
+    assert_eq!(sheet_of(place, "requests").1, ["throughput", "token", "memory", "requests", "latency"]);
     // Two results of one kind are compared, and any others stand beside them.
-    let results = ["training", "search", "decode"].map(|name| text(&place.path().join(name).join("result.json")));
-    let page = text(&place.path().join("three.html"));
+    let results = ["training", "search", "decode"].map(|name| text(&place.join(name).join("result.json")));
+    let page = text(&place.join("three.html"));
     ran(&["report", &results[0], &results[1], &results[2], "--out", &page]);
     assert_eq!(data(Path::new(&page))["sheets"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn results_of_mapped_chips_have_pages_that_fit_a_desk_and_a_phone() {
+    let place = have_pages(&KINDS[OF_PODS..]);
+    let place = place.path();
+    assert_eq!(sheet_of(place, "mask").1, ["mask"]);
+    let map = sheet_of(place, "map").1;
+    assert!(map.iter().all(|name| name.starts_with("map-1-")) && map.len() == 2, "{map:?}");
+    let explained = sheet_of(place, "explain").0["lines"].to_string();
+    assert!(explained.contains("with one assumption of the chip file varied"), "{explained}");
+}
+
+/// Needs Chromium, as the other tests of pages in a browser.
+fn fit_a_desk_and_a_phone(place: &Path, all: &[PathBuf]) {
+    for window in ["1280,1000", "390,900"] {
+        let Some(bodies) = read_all(place, all, "widths", window) else {
+            assert!(std::env::var("RDUSIM_BROWSER").is_err(), "the browser of RDUSIM_BROWSER does not start");
+            return;
+        };
+        assert_eq!(bodies.len(), all.len(), "pages at {window}");
+        for (page, body) in all.iter().zip(&bodies) {
+            let lines = body.lines().filter(|line| line.contains("ok ")).count();
+            assert!(lines >= 6, "{} at {window}: {body}", page.display());
+        }
+    }
 }
 
 #[test]
@@ -218,23 +265,4 @@ fn what_is_no_result_is_refused() {
     assert!(refused("c.json", "[1, 2]").contains("expected"));
     assert!(refused("d.json", "{\"study\": 1, \"columns\": []}").contains("invalid type"));
     assert!(refused("e.json", "{\"modes\": [], \"fidelity\": \"event\"}").contains("missing field"));
-}
-
-/// Needs Chromium, as the other tests of pages in a browser.
-#[test]
-fn pages_fit_a_desk_and_a_phone() {
-    let place = tempfile::tempdir().expect("a directory");
-    let mut all: Vec<PathBuf> = KINDS.iter().map(|kind| pages(place.path(), kind)[0].clone()).collect();
-    all.push(crate::page::swept(place.path()));
-    for page in &all {
-        for window in ["1280,1000", "390,900"] {
-            let Some(body) = read(place.path(), page, "widths", window) else {
-                assert!(std::env::var("RDUSIM_BROWSER").is_err(), "the browser of RDUSIM_BROWSER does not start");
-                println!("skipped: no chromium here, so no page was read in a browser");
-                return;
-            };
-            let lines = body.lines().filter(|line| line.contains("ok ")).count();
-            assert!(lines >= 6, "{} at {window}: {body}", page.display());
-        }
-    }
 }

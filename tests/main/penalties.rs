@@ -11,9 +11,10 @@ use rdusim::outcome::{Fidelity, StopReason};
 use rdusim::sim::{check_size, run_section, simulate};
 
 const SEED: u64 = 11;
-const PAIRS: usize = 30;
 /// Shorter sections are not compared.
 const LONG: u64 = 5_000;
+/// Of fewer sections a median says nothing.
+const MANY: usize = 30;
 
 /// What tiers are made to lose.
 #[derive(Debug, Clone, Copy)]
@@ -56,9 +57,20 @@ fn losing(values: &ChipValues, losses: Losses) -> Chip {
 
 #[test]
 fn penalties_act_in_both_engines_and_below_no_bound() {
+    act_in_both_engines(8, 5);
+}
+
+#[test]
+#[ignore = "depth: 30 pairs"]
+fn penalties_act_in_both_engines_and_below_no_bound_in_many_pairs() {
+    act_in_both_engines(30, 10);
+}
+
+/// Runs so many pairs, more than `least` of their runs slower for every loss.
+fn act_in_both_engines(pairs: usize, least: u32) {
     let mut errors = [const { Vec::new() }; LOSSES.len()];
     let mut slower = [0; LOSSES.len()];
-    for number in 0..PAIRS {
+    for number in 0..pairs {
         let (family, mut values, graph) = pair(SEED, number);
         values.tiers.iter_mut().for_each(|tier| tier.fit_parts(CHANNEL_GB_PER_S));
         let about = format!("pair {number} of seed {SEED} ({family}){values:?}{graph:?}");
@@ -102,11 +114,11 @@ fn penalties_act_in_both_engines_and_below_no_bound() {
     for ((losses, errors), slower) in LOSSES.iter().zip(&mut errors).zip(slower) {
         errors.sort_by(f64::total_cmp);
         let (median, worst) = (errors[errors.len() / 2], errors[errors.len() - 1]);
-        println!("{losses:?}: {} long, {slower} runs slower, median {median:.4}, worst {worst:.4}", errors.len());
-        assert!(slower > 10, "{losses:?}");
+        assert!(slower > least, "{losses:?}");
         // Limited accesses are those of single bursts in the reference model, a rate in the event engine.
         let most = if matches!(losses, Losses::Outstanding(_)) { (0.035, 0.35) } else { (0.01, 0.25) };
-        assert!(median <= most.0 && worst <= most.1, "{losses:?}: median {median}, worst {worst}");
+        let is_near = errors.len() < MANY || median <= most.0;
+        assert!(is_near && worst <= most.1, "{losses:?}: median {median}, worst {worst}");
     }
 }
 

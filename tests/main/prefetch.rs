@@ -1,7 +1,6 @@
 //! Weights that are loaded while the section before runs.
 
 use std::path::Path;
-use std::sync::LazyLock;
 
 use rdusim::arch::{self, Chip};
 use rdusim::compile::{compile_measured, simulate_measured};
@@ -13,6 +12,7 @@ use rdusim::program::Configuration;
 use rdusim::sim::{check_size, simulate, simulate_unskipped};
 use rdusim::workload::{self, Workload};
 
+use crate::legal::found_quickly;
 use crate::models::options;
 
 fn chip(name: &str) -> Chip {
@@ -54,15 +54,18 @@ fn fused(chip: &Chip) -> (u64, Configuration) {
     (simulate_measured(chip, &workload, &measured, Fidelity::Event).cycles, measured.configuration)
 }
 
-/// On an SN40L, compiled once for all tests.
-static ON_SN40L: LazyLock<(u64, Configuration)> = LazyLock::new(|| fused(&chip("sn40l")));
-
 /// A partition that is a little faster where each section runs alone, and leaves nothing to prefetch, is not taken for more ports or
-/// banks.
+/// banks; and under the feed-forward section weights of the next layer's attention are loaded.
 #[test]
-fn more_ports_and_larger_pmus_keep_what_prefetching_saves() {
+#[ignore = "depth: two layers of GPT-13B, searched four times"]
+fn layers_keep_what_prefetching_saves_and_make_room_for_the_weights_of_the_next() {
+    let of = fused(&chip("sn40l"));
+    keep_what_prefetching_saves(of.0);
+    makes_room(&of);
+}
+
+fn keep_what_prefetching_saves(least: u64) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn40l.toml");
-    let least = ON_SN40L.0;
     for more in ["arch.pmu.read_ports=3", "arch.pmu.capacity_bytes=1048576"] {
         let set = Override::parse(more).expect("an override");
         let now = fused(&arch::load(&path, &[set]).expect("a chip")).0;
@@ -81,7 +84,7 @@ fn a_section_begins_sooner_by_what_was_loaded_before_it_and_the_bytes_count_ther
     // Which sizes leave memory idle under the first section is for the search to say.
     let loads_ahead = |tokens: u64| {
         let workload = layers(tokens, 4);
-        let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+        let measured = found_quickly(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
         let sections = &measured.configuration.sections;
         let loads = !sections[0].prefetches.is_empty() && !sections[1].prefetched.is_empty();
         loads.then_some((workload, measured))
@@ -131,7 +134,7 @@ fn the_last_section_of_a_block_loads_for_the_next_repetition() {
     let chip = chip("sn40l");
     let of = |repeat: u64| {
         let workload = layers(256, repeat);
-        let measured = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
+        let measured = found_quickly(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
         let outcome = simulate_measured(&chip, &workload, &measured, Fidelity::Event);
         assert_eq!(outcome, simulate(&chip, &workload, &measured.configuration, Fidelity::Event));
         (measured, outcome)
@@ -153,12 +156,9 @@ fn the_last_section_of_a_block_loads_for_the_next_repetition() {
     assert!(once.configuration.sections[0].prefetched.is_empty());
 }
 
-/// Two layers of GPT-13B: under the feed-forward section weights of the next layer's attention are loaded.
-#[test]
-fn a_section_makes_room_for_the_weights_of_the_next() {
+fn makes_room((of_full, configuration): &(u64, Configuration)) {
     let workload = two_layers();
     let full = chip("sn40l");
-    let (of_full, configuration) = &*ON_SN40L;
     let attention = configuration.sections.iter().position(|section| section.stages.len() > 4).expect("attention");
     let section = &configuration.sections[attention];
     assert!(section.prefetched.len() >= 2, "{} streams are loaded ahead", section.prefetched.len());
@@ -175,10 +175,10 @@ fn a_section_makes_room_for_the_weights_of_the_next() {
 #[test]
 fn kernels_load_nothing_ahead_and_neither_does_a_section_whose_memory_is_busy() {
     let chip = chip("sn40l");
-    let measured = compile_measured(&chip, &layers(2048, 4), &[Mode::Kbk]).expect("it fits").remove(0);
+    let measured = found_quickly(&chip, &layers(2048, 4), &[Mode::Kbk]).expect("it fits").remove(0);
     assert!(measured.configuration.sections.iter().all(|section| section.prefetches.is_empty()));
     // One token: memory has no time to spare.
-    let measured = compile_measured(&chip, &layers(1, 4), &[Mode::Fused]).expect("it fits").remove(0);
+    let measured = found_quickly(&chip, &layers(1, 4), &[Mode::Fused]).expect("it fits").remove(0);
     for (section, run) in measured.configuration.sections.iter().zip(&measured.runs) {
         let (run, rate) = (run.as_ref().expect("measured"), chip.memory.ids().map(|tier| chip.tier_rate(tier)));
         for (busy, _) in run.tier_busy_cycles.iter().zip(rate) {

@@ -99,7 +99,7 @@ fn sections(pairs: usize) -> Vec<Section> {
 
 #[test]
 fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
-    for section in sections(12) {
+    for section in sections(8) {
         let processes = program::ProcessGraph::new(&section);
         let flow = lowered(&section, &processes);
         let violations = check(&flow);
@@ -145,7 +145,7 @@ fn the_process_graph_says_what_the_dataflow_of_a_section_says() {
 
 #[test]
 fn verify_reads_the_same_firing_rules_from_the_flows() {
-    for section in sections(24) {
+    for section in sections(12) {
         let processes = program::ProcessGraph::new(&section);
         let rules = firing_rules(&section);
         assert_eq!(rules.len(), processes.list.len(), "{}", section.name);

@@ -2,9 +2,10 @@
 
 use crate::first_steps::rdusim;
 use crate::kinds::{hold, violations};
+use crate::legal::found_quickly;
 use crate::sums;
 use proptest::prelude::*;
-use rdusim::compile::{compile, compile_measured};
+use rdusim::compile::compile;
 use rdusim::mode::Mode;
 use rdusim::model::{Architecture, MAMBA_PRESETS, Mamba, Options, Phase, preset, write};
 use rdusim::outcome::Fidelity;
@@ -100,7 +101,7 @@ proptest! {
     fn operators_of_recurrences_compute_what_they_say(of in chain()) {
         let workload = of.workload();
         for chip in chips() {
-            let Ok(compiled) = compile_measured(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { continue };
+            let Ok(compiled) = found_quickly(&chip, &workload, &[Mode::Kbk, Mode::Fused]) else { continue };
             for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 1) {
                 prop_assert!(run.passed, "{of:?} {}: {:?} {:?} {:?}", run.mode, run.fault, run.by_stage, run.end_to_end);
             }
@@ -271,7 +272,7 @@ fn mamba_and_hybrids_compute_what_they_say() {
     ];
     for options in &list {
         let workload = graph(options);
-        let compiled = compile_measured(&chip, &workload, &Mode::ALL).expect("it fits");
+        let compiled = found_quickly(&chip, &workload, &Mode::ALL).expect("it fits");
         for run in verify(&chip, &workload, compiled.iter().map(|c| &c.configuration), 2) {
             let of = format!("{:?} {:?}, {}", options.phase, options.architecture.extras.mamba, run.mode);
             assert!(run.passed, "{of}: {:?} {:?} {:?}", run.fault, run.by_stage, run.end_to_end);

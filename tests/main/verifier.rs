@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use crate::legal::found_quickly;
 use crate::random::pair;
 use rdusim::arch::{self, Chip, TierId};
-use rdusim::compile::{compile, compile_measured, retargeted_section};
+use rdusim::compile::{compile, retargeted_section};
 use rdusim::index::Id;
 use rdusim::mode::Mode;
 use rdusim::program::verifier::{Verifier, violations};
@@ -34,7 +35,7 @@ fn parsed(text: &str) -> Workload {
 fn shipped_pairs_have_no_violation() {
     for (arch, graph) in [("sn10", "tiny-mlp"), ("sn40l", "gpt2-small-mlp"), ("plasticine", "relu")] {
         let (chip, workload) = shipped(arch, graph);
-        let compiled = compile_measured(&chip, &workload, &MODES).unwrap_or_else(|e| panic!("{}", e.render(false)));
+        let compiled = found_quickly(&chip, &workload, &MODES).unwrap_or_else(|e| panic!("{}", e.render(false)));
         for compiled in &compiled {
             let found = violations(&chip, &workload, &Fabric::new(&chip), &compiled.configuration);
             assert!(found.is_empty(), "{graph} on {arch}: {}", found[0]);
@@ -48,7 +49,7 @@ fn random_pairs_have_no_violation() {
     for number in 0..PAIRS {
         let (family, chip, graph) = pair(SEED, number);
         let (chip, workload) = (chip.chip(), graph.workload());
-        let Ok(compiled) = compile_measured(&chip, &workload, &MODES) else { continue };
+        let Ok(compiled) = found_quickly(&chip, &workload, &MODES) else { continue };
         for compiled in &compiled {
             let found = violations(&chip, &workload, &Fabric::new(&chip), &compiled.configuration);
             assert!(found.is_empty(), "pair {number}, {family}: {}", found[0]);
