@@ -160,14 +160,17 @@ impl TrafficCurve {
     /// As text: what was found beside the floor, and the floors by SRAM.
     pub fn to_text(&self) -> String {
         let mut text = format!("{} on {}: off-chip traffic against SRAM, MiB\n\n", self.workload, self.arch);
-        let _ =
-            writeln!(text, "{:<10} {:>12} {:>12} {:>8}   more SRAM saves traffic", "mode", "found", "at least", "gap");
+        let _ = writeln!(
+            text,
+            "{:<10} {:>12} {:>12} {:>8}   does more SRAM save traffic?",
+            "mode", "found", "at least", "gap"
+        );
         for of in &self.modes {
             let least = of.least_bytes.map_or_else(|| "-".to_owned(), mib);
             let gap = of.gap.map_or_else(|| "-".to_owned(), |gap| format!("{:.1} %", 100.0 * gap));
             let enough = match of.enough_sram_bytes {
-                Some(enough) if enough <= self.sram_bytes => format!("up to {} MiB, which this chip has", mib(enough)),
-                Some(enough) => format!("up to {} MiB", mib(enough)),
+                Some(enough) if enough <= self.sram_bytes => format!("no, from {} MiB on", mib(enough)),
+                Some(enough) => format!("yes, up to {} MiB", mib(enough)),
                 None => "-".to_owned(),
             };
             let _ = writeln!(text, "{:<10} {:>12} {least:>12} {gap:>8}   {enough}", of.mode, mib(of.found_bytes));

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::super::human::{percent, si};
+use super::super::human::{self, percent};
 use super::sheet::{BarRow, Bars, Figure, Sheet, SheetTable, parsed};
 
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct OfSram {
 }
 
 fn bytes(of: Option<u64>) -> String {
-    of.map_or_else(|| "-".to_owned(), |bytes| si(bytes as f64, "B"))
+    of.map_or_else(|| "-".to_owned(), human::bytes)
 }
 
 /// The sheet: the last mode's mapping against its floor, and the floors of all modes by SRAM.
