@@ -11,14 +11,13 @@ use crate::pod::{self, Parallel, Service, System};
 use crate::validate::{Points, Progress, SetReport, Sources};
 
 /// Systems as files of measurements call them, and the shipped system files.
-const SYSTEMS: [(&str, &str); 7] = [
+const SYSTEMS: [(&str, &str); 6] = [
     ("a100_sxm", "dgx-a100"),
     ("h100_sxm", "dgx-h100"),
     ("h200_sxm", "dgx-h200"),
     ("b200_sxm", "dgx-b200"),
     ("b300_sxm", "dgx-b300"),
     ("gb200", "gb200-nvl72"),
-    ("gb200_sxm", "gb200-nvl72"),
 ];
 
 /// Models whose dimensions are those of another name's: their precision stands in its own column.

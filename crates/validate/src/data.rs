@@ -1,7 +1,7 @@
 //! Measurements of a user beside the simulation: a CSV file of cases and times, `docs/validation.md` describes it.
 
 use rdusim_base::diagnostics::Diagnostic;
-use rdusim_base::input::refuse_repeated;
+use rdusim_base::input::{line_of_record, refuse_repeated};
 use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::{AnyChip, Bsp, Chip, Quality, Systolic};
@@ -82,7 +82,7 @@ pub fn validate_data(path: &str, text: &str, target: &Target) -> Result<SetRepor
     let (mut of_rows, mut steps, mut batches) = (Vec::new(), Vec::new(), Vec::new());
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
-        let number = record.position().map_or(0, csv::Position::line);
+        let number = record.position().map_or(0, |at| line_of_record(text, at.byte(), at.line()));
         let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
         if kind == serving::SERVING {
             batches.push((serving::batch(&line)?, line.microseconds()?));

@@ -111,9 +111,38 @@ pub fn refuse_repeated(table: &str, columns: &[&str]) -> Result<(), Diagnostic> 
     }
 }
 
+/// The line, counted from 1, that a record of a table begins on. A reader of tables says where it stands before it skips comments, empty
+/// lines and the line feed behind a carriage return: at a byte of the text, on a line.
+pub fn line_of_record(text: &str, byte: u64, line: u64) -> u64 {
+    let at = usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
+    let mut rest = text.as_bytes().get(at..).unwrap_or_default();
+    let mut line = line;
+    while let Some(&first) = rest.first() {
+        let skipped = match first {
+            b'\r' | b'\n' => 0,
+            b'#' => rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len() - 1),
+            _ => break,
+        };
+        line += u64::from(rest.get(skipped) == Some(&b'\n'));
+        rest = rest.get(skipped + 1..).unwrap_or_default();
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_begin_behind_comments_and_empty_lines() {
+        let text = "# a\r\nb\r\n# c\r\n\r\n1\r\n#";
+        // A reader that has taken the header stands behind its carriage return.
+        let header = text.find("b").expect("a header") as u64 + 2;
+        assert_eq!(line_of_record(text, header, 2), 5);
+        assert_eq!(line_of_record(text, 0, 1), 2);
+        assert_eq!(line_of_record(text, text.len() as u64 - 1, 6), 6);
+        assert_eq!(line_of_record(text, u64::MAX, 7), 7);
+    }
 
     #[cfg(unix)]
     #[test]

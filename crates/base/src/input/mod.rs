@@ -25,7 +25,7 @@ pub use kind::FileKind;
 pub use overrides::{Override, Root};
 pub use range::{RangeValues, SetRange};
 
-pub use file::{MOST_NETWORK_BYTES, open, open_inside, read_bytes, refuse_repeated};
+pub use file::{MOST_NETWORK_BYTES, line_of_record, open, open_inside, read_bytes, refuse_repeated};
 pub use file::{read_piped_text, read_text};
 pub use source::Source;
 pub use suggest::suggest;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::requests::{MOST_REQUESTS, MOST_TOKENS, Request};
 use rdusim_base::diagnostics::Diagnostic;
-use rdusim_base::input::refuse_repeated;
+use rdusim_base::input::{line_of_record, refuse_repeated};
 
 /// Requests of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,7 +94,7 @@ fn of_table(path: &str, text: &str) -> Result<Vec<Request>, Diagnostic> {
     let mut list = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = record.position().map_or(0, |at| line_of_record(text, at.byte(), at.line()));
         let cell = |column: usize| record.get(at[column]).unwrap_or_default();
         let refuse = |column: usize, expected: &str| {
             Diagnostic::new(format!("{path}:{line}: `{}` is {:?}, expected {expected}", COLUMNS[column], cell(column)))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::line::Line;
 use rdusim_base::diagnostics::Diagnostic;
+use rdusim_base::input::line_of_record;
 
 /// Columns that tell a file of such rows from others.
 pub(super) const TELLING: [&str; 4] = ["model_path", "system", "silicon_ttft_ms", "silicon_tpot_ms"];
@@ -78,38 +79,13 @@ pub(super) fn rows(path: &str, text: &str) -> Result<Vec<Result<Row, Unread>>, D
     let header = reader.headers().map_err(|error| broken(&error))?.clone();
     let columns: Vec<&str> = header.iter().collect();
     let mut list = Vec::new();
-    let mut lines = Lines { text, byte: 0, line: 1 };
     for record in reader.records() {
         let record = record.map_err(|error| broken(&error))?;
-        let number = record.position().map_or(0, |at| lines.of_record(at.byte()));
+        let number = record.position().map_or(0, |at| line_of_record(text, at.byte(), at.line()));
         let line = Line { path, number, cells: columns.iter().copied().zip(record.iter()).collect() };
         list.push(row(&line)?);
     }
     Ok(list)
-}
-
-/// Line numbers of records, which rise: the reader of tables counts no comments.
-struct Lines<'t> {
-    text: &'t str,
-    /// Where the latest line that was found begins, and its number.
-    byte: usize,
-    line: u64,
-}
-
-impl Lines<'_> {
-    /// The line of a record that the reader began to read at a byte: behind blank lines and comments.
-    fn of_record(&mut self, byte: u64) -> u64 {
-        let byte = usize::try_from(byte).unwrap_or(usize::MAX);
-        while let Some(rest) = self.text.get(self.byte..).filter(|rest| !rest.is_empty()) {
-            let line = rest.split_inclusive('\n').next().unwrap_or(rest);
-            if self.byte >= byte && !line.trim().is_empty() && !line.starts_with('#') {
-                break;
-            }
-            self.byte += line.len();
-            self.line += 1;
-        }
-        self.line
-    }
 }
 
 fn row(line: &Line) -> Result<Result<Row, Unread>, Diagnostic> {
@@ -205,14 +181,14 @@ fn serving(line: &Line) -> Result<Serving, Diagnostic> {
     if !is_divided(line) {
         return workers("").map(Serving::Aggregated);
     }
-    let is_said = |column: &str| !line.text(column).is_empty();
-    if !["prefill_num_workers", "prefill_batch_size", "decode_num_workers", "decode_batch_size"]
-        .into_iter()
-        .all(is_said)
-    {
-        let title = "the row does not say how many workers take prompts and tokens, and in which batches: `prefill_num_workers`, \
-                     `prefill_batch_size`, `decode_num_workers` and `decode_batch_size`";
-        return Err(Diagnostic::new(title));
+    for (prefix, of) in [("prefill_", "prompts"), ("decode_", "tokens")] {
+        if ["batch_size", "num_workers"].iter().any(|column| line.text(&format!("{prefix}{column}")).is_empty()) {
+            let title = format!(
+                "the file does not say how many workers take {of}, and with how many requests at a time: `{prefix}num_workers` and \
+                 `{prefix}batch_size`"
+            );
+            return Err(Diagnostic::new(title));
+        }
     }
     let (prefill, decode) = (workers("prefill_")?, workers("decode_")?);
     let noted: BTreeMap<&str, &str> =
@@ -221,4 +197,27 @@ fn serving(line: &Line) -> Result<Serving, Diagnostic> {
     let users = users.filter(|users| (1..=1 << 20).contains(users));
     let users = users.unwrap_or(decode.count * decode.batch * decode.dp);
     Ok(Serving::Disaggregated { prefill, decode, users })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "model_path,system,backend,precision,mode,isl,osl,batch_size,tp_size,prefill_batch_size,prefill_num_workers,\
+                          prefill_tp_size,decode_batch_size,decode_num_workers,decode_tp_size,silicon_ttft_ms,silicon_tpot_ms";
+
+    #[test]
+    fn rows_have_the_numbers_of_their_lines_and_workers_that_are_not_named_are_a_plain_reason() {
+        for end in ["\n", "\r\n"] {
+            let named = "a/b,gb200,vllm,fp8,disagg,64,8,,,1,2,2,4,1,4,10,1";
+            let unnamed = "a/b,gb200,vllm,fp8,disagg,64,8,,,,,2,,,4,10,1";
+            let text = ["# source: none", HEADER, named, unnamed, "# more", "", named].join(end);
+            let found = rows("points.csv", &text).expect("a table");
+            let labels = found.iter().map(|row| row.as_ref().map_or_else(|row| &row.label, |row| &row.label));
+            let numbers: Vec<&str> = labels.filter_map(|label| label.split([':', ' ']).nth(1)).collect();
+            assert_eq!(numbers, ["3", "4", "7"], "{end:?}");
+            let reason = &found[1].as_ref().expect_err("no workers are named").reason;
+            assert!(reason.starts_with("the file does not say how many workers take prompts"), "{reason}");
+        }
+    }
 }
