@@ -110,7 +110,10 @@ fn several_chips_stand_side_by_side() {
     assert_eq!((&three["runs"], &three["against"]), (&one["runs"], &one["against"]));
     assert_eq!(three["against_further"], serde_json::json!([other["against"]]));
     assert_eq!(three["inputs"]["against_further"], serde_json::json!([other["inputs"]["against"]]));
+}
 
+#[test]
+fn several_chips_are_told_on_one_screen_and_one_page() {
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().to_str().expect("a path");
     let words = "compare --effort quick --arch sn10 --against a100 --against h100 --uncertainty --samples 2 --workload";
