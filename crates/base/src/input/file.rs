@@ -137,7 +137,7 @@ mod tests {
     fn records_begin_behind_comments_and_empty_lines() {
         let text = "# a\r\nb\r\n# c\r\n\r\n1\r\n#";
         // A reader that has taken the header stands behind its carriage return.
-        let header = text.find("b").expect("a header") as u64 + 2;
+        let header = text.find('b').expect("a header") as u64 + 2;
         assert_eq!(line_of_record(text, header, 2), 5);
         assert_eq!(line_of_record(text, 0, 1), 2);
         assert_eq!(line_of_record(text, text.len() as u64 - 1, 6), 6);
