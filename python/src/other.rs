@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use rdusim::analysis::{self, MaskRequest, ProofFile, ProofInputs, VerifyRequest};
 use rdusim::arch::{self, AnyChip};
+use rdusim::compile::Effort;
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::Override;
 use rdusim::map::{summarize, tell_times};
@@ -36,8 +37,12 @@ pub(crate) fn explain(
             request.seed,
             request.quality()?,
         )?;
-        let question =
-            Question { modes: request.modes()?, fidelity: request.fidelity()?, uncertainty: request.uncertainty };
+        let question = Question {
+            modes: request.modes()?,
+            effort: Effort::Full,
+            fidelity: request.fidelity()?,
+            uncertainty: request.uncertainty,
+        };
         let answer = explained::explain(&inputs, &question, &|done, all| watch.tick(done, all))?;
         Ok((answer.to_json(), answer.to_text()))
     })

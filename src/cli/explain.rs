@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
@@ -36,9 +37,10 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         inputs = inputs.pinned(sections)?;
     }
     let modes = args.mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode.into()]);
+    let effort = from.effort.into();
     if let Some(section) = &args.search {
         let only = Some(section.as_str()).filter(|section| !section.is_empty());
-        let found = progress::watched("compiling", || explain::decisions(&inputs, &modes, only))?;
+        let found = progress::watched("compiling", || explain::decisions(&inputs, &modes, effort, only))?;
         let (text, json) = (found.to_text(), found.to_json());
         if let Some(directory) = &shared.out {
             let file = |name: &str, text: &str| File { name: name.to_owned(), bytes: text.as_bytes().to_vec() };
@@ -53,9 +55,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
         );
     }
     if args.traffic_curve {
-        return traffic_curve(args, &inputs, &modes);
+        return traffic_curve(args, &inputs, &modes, effort);
     }
-    let question = Question { modes, fidelity: shared.fidelity.into(), uncertainty: args.uncertainty };
+    let question = Question { modes, effort, fidelity: shared.fidelity.into(), uncertainty: args.uncertainty };
     let (answer, took) = timed(|| progress::counted("explaining", |tick| explain::explain(&inputs, &question, tick)));
     let answer = answer?;
     if shared.verbose {
@@ -82,9 +84,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
 }
 
 /// Draws least off-chip traffic against SRAM.
-fn traffic_curve(args: &ExplainArgs, inputs: &Inputs, modes: &[Mode]) -> Result<(), Failure> {
+fn traffic_curve(args: &ExplainArgs, inputs: &Inputs, modes: &[Mode], effort: Effort) -> Result<(), Failure> {
     let shared = &args.shared;
-    let found = progress::counted("explaining", |tick| explain::traffic_curve(inputs, modes, tick))?;
+    let found = progress::counted("explaining", |tick| explain::traffic_curve(inputs, modes, effort, tick))?;
     let (text, json, csv) = (found.to_text(), found.to_json(), found.to_csv());
     if let Some(directory) = &shared.out {
         let file = |ending: &str, text: &str| File {

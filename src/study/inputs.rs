@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::arch::{self, AnyChip, Chip, Quality};
 use crate::bsp;
-use crate::compile::{Compiled, compile_measured, simulate_measured};
+use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::gpu;
 use crate::import;
@@ -153,9 +153,10 @@ pub(super) fn run(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
+    effort: Effort,
     fidelity: Fidelity,
 ) -> Result<(Vec<Compiled>, Vec<Outcome>), Diagnostic> {
-    let compiled = compile_measured(chip, workload, modes)?;
+    let compiled = compile_with(chip, workload, modes, effort, &BaseCache::default())?;
     let outcomes = compiled.iter().map(|c| drained(simulate_measured(chip, workload, c, fidelity)));
     let outcomes = outcomes.collect::<Result<_, _>>()?;
     Ok((compiled, outcomes))

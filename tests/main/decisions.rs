@@ -55,6 +55,18 @@ fn decisions_are_those_of_the_run() {
     assert!(cycles <= best && cycles as f64 >= best as f64 * 0.97, "{cycles} of {best}");
 }
 
+/// The search is asked for as `run` asks for it.
+#[test]
+fn explanations_are_of_the_effort_that_is_asked_for() {
+    let told = succeeds(&format!("{TINY} --mode kbk --effort quick --search down"));
+    assert!(told.lines().next().is_some_and(|line| line.ends_with("effort quick")), "{told}");
+    for what in ["", "--traffic-curve"] {
+        let of = |effort: &str| succeeds(&format!("{TINY} --mode kbk {what} --effort {effort} --format json"));
+        let has_remark = |text: &str| text.contains("searched for at `--effort quick`");
+        assert!(has_remark(&of("quick")) && !has_remark(&of("normal")), "{what}");
+    }
+}
+
 #[test]
 fn decisions_are_the_same_for_any_number_of_threads() {
     let of = |threads: &str| rdusim(&format!("{TINY} --search"), threads).stdout;

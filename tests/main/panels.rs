@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use rdusim::arch;
-use rdusim::compile::{BaseCache, Effort, compile_with, legal};
+use rdusim::compile::legal;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, SectionOutcome};
@@ -64,14 +64,21 @@ fn the_engines_agree_on_panels() {
     assert!(median < 0.005 && late < 0.12 && worst < 0.25, "median {median:.4}, 95th {late:.4}, worst {worst:.4}");
 }
 
+/// A product of so many rows, depth and columns, with what stands behind it.
+fn product([rows, depth, columns]: [u64; 3], behind: &str) -> Workload {
+    let text = format!(
+        "schema = 1\nname = \"w\"\ndtype = \"bf16\"\n[[tensors]]\nname = \"x\"\nshape = [{rows}, {depth}]\nrole = \"input\"\n\
+         [[tensors]]\nname = \"w\"\nshape = [{depth}, {columns}]\nrole = \"weight\"\n\
+         [[operators]]\nname = \"up\"\nkind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n{behind}"
+    );
+    workload::parse("w", &text, &[], 0).expect("a product")
+}
+
 /// A weight that stays on chip is read once, however many row blocks the sums need: no floor counts it again.
 #[test]
 fn a_weight_that_stays_is_read_once_by_the_floor_too() {
     // 640 x 640 weights of bf16 are 800 KiB, and 10,000 x 640 sums 24.4 MiB: with 1.25 MiB of SRAM they take 20 blocks or panels.
-    let text = "schema = 1\nname = \"w\"\ndtype = \"bf16\"\n[[tensors]]\nname = \"x\"\nshape = [10000, 640]\nrole = \"input\"\n\
-        [[tensors]]\nname = \"w\"\nshape = [640, 640]\nrole = \"weight\"\n\
-        [[operators]]\nname = \"up\"\nkind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"y\"\n";
-    let workload = workload::parse("w", text, &[], 0).expect("a product");
+    let workload = product([10_000, 640, 640], "");
     let set = Override::parse("arch.pmu.capacity_bytes=2048").expect("an override");
     let chip = arch::load("arch/sn10.toml".as_ref(), &[set]).expect("a chip");
     let of = workload.operators.ids().collect::<Vec<_>>();
@@ -126,7 +133,7 @@ fn short_sram_takes_panels() {
         let set = Override::parse(&format!("arch.pmu.capacity_bytes={}", capacity << 10)).expect("an override");
         let chip = arch::load("arch/sn10.toml".as_ref(), &[set]).expect("a chip");
         let modes = [Mode::Kbk, Mode::Fused];
-        let compiled = compile_with(&chip, &workload, &modes, Effort::Low, &BaseCache::default()).expect("it fits");
+        let compiled = found_quickly(&chip, &workload, &modes).expect("it fits");
         for ((of, most), before) in compiled.iter().zip(most).zip(&mut before) {
             let run = simulate(&chip, &workload, &of.configuration, Fidelity::Bound);
             let of_section = |run: &SectionOutcome| run.traffic.off_chip_read_bytes + run.traffic.off_chip_write_bytes;
@@ -140,14 +147,9 @@ fn short_sram_takes_panels() {
 }
 
 /// Products of a range of sizes on grids of 96 PCUs of an SN10 with less SRAM than their sums need, as the search maps them.
-fn found_on_short_sram([rows, depth, columns]: [u64; 3]) -> (arch::Chip, Workload, Configuration) {
-    let text = format!(
-        "schema = 1\nname = \"w\"\ndtype = \"bf16\"\n[[tensors]]\nname = \"x\"\nshape = [{rows}, {depth}]\nrole = \"input\"\n\
-         [[tensors]]\nname = \"w\"\nshape = [{depth}, {columns}]\nrole = \"weight\"\n\
-         [[operators]]\nname = \"up\"\nkind = \"gemm\"\ninputs = [\"x\", \"w\"]\noutput = \"h\"\n\
-         [[operators]]\nname = \"gelu\"\nkind = \"gelu\"\ninputs = [\"h\"]\noutput = \"y\"\n"
-    );
-    let workload = workload::parse("w", &text, &[], 0).expect("a product");
+fn found_on_short_sram(sizes: [u64; 3]) -> (arch::Chip, Workload, Configuration) {
+    let gelu = "[[operators]]\nname = \"gelu\"\nkind = \"gelu\"\ninputs = [\"y\"]\noutput = \"z\"\n";
+    let workload = product(sizes, gelu);
     let sets =
         ["pmu.capacity_bytes=4096", "grid.columns=16", "grid.rows=12", "grid.tile_columns=16", "grid.tile_rows=12"];
     let set = |set: &&str| Override::parse(&format!("arch.{set}")).expect("an override");

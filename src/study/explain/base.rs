@@ -1,7 +1,7 @@
 //! The question that `explain` answers, and the run that every answer is compared with.
 
 use crate::arch::{AnyChip, Device};
-use crate::compile::{Compiled, recompiled, simulate_measured};
+use crate::compile::{Compiled, Effort, recompiled, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
@@ -17,6 +17,8 @@ use super::additions::Keeps;
 pub struct Question {
     /// The modes.
     pub modes: Vec<Mode>,
+    /// How long the compiler searches.
+    pub effort: Effort,
     /// How closely time is modelled.
     pub fidelity: Fidelity,
     /// Whether to vary the assumed fields of the chip file too.
@@ -47,8 +49,9 @@ impl Base<'_> {
             }
         };
         let divided = divided_over_tiers(&chip, self.workload);
-        let (_, outcomes) =
-            run(&chip, divided.as_ref().unwrap_or(self.workload), &self.question.modes, self.question.fidelity)?;
+        let graph = divided.as_ref().unwrap_or(self.workload);
+        let Question { ref modes, effort, fidelity, .. } = *self.question;
+        let (_, outcomes) = run(&chip, graph, modes, effort, fidelity)?;
         let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
         for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
             let kept = match keeps {

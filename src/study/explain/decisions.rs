@@ -47,11 +47,16 @@ pub struct Section {
     pub decisions: Vec<String>,
 }
 
-/// Compiles, and tells what the search has decided: of all sections, or of `only` one.
+/// Compiles at an effort, and tells what the search has decided: of all sections, or of `only` one.
 ///
 /// # Errors
 /// What the inputs and the compiler refuse, a chip that needs no mapping, and a section that was not compared.
-pub fn decisions(inputs: &Inputs, modes: &[Mode], only: Option<&str>) -> Result<SearchDecisions, Diagnostic> {
+pub fn decisions(
+    inputs: &Inputs,
+    modes: &[Mode],
+    effort: Effort,
+    only: Option<&str>,
+) -> Result<SearchDecisions, Diagnostic> {
     let AnyChip::Rdu(chip) = inputs.any_chip(&[])? else {
         let title = "--search tells how a graph is mapped onto an RDU: this chip runs kernels, which need no mapping";
         return Err(Diagnostic::new(title).with_help("leave --search out, or take a chip of kind `rdu`"));
@@ -59,7 +64,6 @@ pub fn decisions(inputs: &Inputs, modes: &[Mode], only: Option<&str>) -> Result<
     let workload = inputs.workload(&[], None)?;
     let divided = divided_over_tiers(&chip, &workload);
     let graph = divided.as_ref().unwrap_or(&workload);
-    let effort = Effort::Full;
     let (compiled, found) = compile_traced(&chip, graph, modes, effort)?;
     let is_asked_for = |name: &str| only.is_none_or(|only| only == name);
     let names: Vec<String> = found.sections.iter().map(|of| of.section.clone()).collect();

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use base::Base;
 
 use crate::arch::AnyChip;
+use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::program::divided_over_tiers;
 
@@ -43,7 +44,7 @@ pub fn explain(
         AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => Arc::clone(&workload),
     };
     let (compiled, outcomes) = match &chip {
-        AnyChip::Rdu(chip) => run(chip, &graph, &question.modes, question.fidelity)?,
+        AnyChip::Rdu(chip) => run(chip, &graph, &question.modes, question.effort, question.fidelity)?,
         other => (Vec::new(), run_plain(other, &workload, &question.modes)?),
     };
     let base = Base { inputs, question, workload: &workload, graph: &graph, compiled: &compiled, outcomes: &outcomes };
@@ -80,13 +81,18 @@ pub fn explain(
         fidelity: outcomes.first().map_or(question.fidelity, |outcome| outcome.fidelity).name(),
         mapping: inputs.quality().name(),
         modes,
-        notes: workload.notes.clone(),
+        notes: workload.notes.iter().cloned().chain(remark_of(question.effort)).collect(),
         area_mm2: match &chip {
             AnyChip::Rdu(chip) => chip.area_mm2().map(AreaEntry::from),
             AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,
         },
         uncertainty,
     })
+}
+
+/// What a search of another effort than the usual says of itself.
+fn remark_of(effort: Effort) -> Option<String> {
+    (effort != Effort::Full).then(|| format!("mappings are searched for at `--effort {}`", effort.name()))
 }
 
 /// Additions with what they save of `time_s`, most first; additions that cannot be taken last.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::arch::{AnyChip, Chip};
-use crate::compile::{compile_measured, simulate_measured};
+use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
@@ -14,9 +14,13 @@ use crate::outcome::Fidelity;
 use crate::program::divided_over_tiers;
 use crate::proof::least_bytes;
 use crate::report::{Curve, CurveChart, File, WriteError};
-use crate::study::inputs::{Inputs, drained, run_all};
+use crate::study::inputs::{Inputs, run, run_all};
+
+use super::remark_of;
 
 const MIB: f64 = (1u64 << 20) as f64;
+const NOT_COUNTED: &str =
+    "The floors count bytes of SRAM alone: banks, and double buffers of what passes through, may take more.";
 /// Half octaves of SRAM below the chip's, and above.
 const STEPS: std::ops::RangeInclusive<i32> = -12..=6;
 
@@ -57,7 +61,7 @@ pub struct OfMode {
 /// An amount of SRAM.
 #[derive(Debug, Clone, Serialize)]
 pub struct OfSram {
-    /// `arch.pmu.capacity_bytes`.
+    /// Bytes of one PMU, in whole banks: what `arch.pmu.capacity_bytes` is set to.
     pub pmu_capacity_bytes: u64,
     /// Bytes of all PMUs.
     pub sram_bytes: u64,
@@ -65,7 +69,7 @@ pub struct OfSram {
     pub least_bytes: Vec<Option<u64>>,
 }
 
-/// The curve of some modes: the floors at many amounts of SRAM, and one compilation at the chip's own. `tick` is called with the
+/// The curve of some modes: the floors at many amounts of SRAM, and one compilation at the chip's own, at an effort. `tick` is called with the
 /// points done and the points there are, from any thread.
 ///
 /// # Errors
@@ -73,6 +77,7 @@ pub struct OfSram {
 pub fn traffic_curve(
     inputs: &Inputs,
     modes: &[Mode],
+    effort: Effort,
     tick: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<TrafficCurve, Diagnostic> {
     let AnyChip::Rdu(chip) = inputs.any_chip(&[])? else {
@@ -107,11 +112,12 @@ pub fn traffic_curve(
 
     let divided = divided_over_tiers(&chip, &workload);
     let graph = divided.as_ref().unwrap_or(&workload);
-    let compiled = compile_measured(&chip, graph, modes)?;
-    let own = floors(&chip);
+    let (_, outcomes) = run(&chip, graph, modes, effort, Fidelity::Event)?;
+    // The chip's own amount is one of the points.
+    let own = points.iter().find(|point| point.pmu_capacity_bytes == chip.pmu.capacity_bytes);
+    let own = own.map_or_else(|| vec![None; modes.len()], |point| point.least_bytes.clone());
     let mut of_modes = Vec::with_capacity(modes.len());
-    for ((at, found), least_bytes) in compiled.iter().enumerate().zip(own) {
-        let outcome = drained(simulate_measured(&chip, graph, found, Fidelity::Event))?;
+    for ((at, outcome), least_bytes) in outcomes.iter().enumerate().zip(own) {
         let found_bytes = outcome.traffic().off_chip_bytes();
         let of_point = |point: &OfSram| Some((point.sram_bytes, point.least_bytes[at]?));
         let last = points.iter().rev().find_map(of_point);
@@ -132,10 +138,7 @@ pub fn traffic_curve(
         sram_bytes: chip.sram_bytes(),
         modes: of_modes,
         points,
-        notes: vec![
-            "The floors count bytes of SRAM alone: banks, and double buffers of what passes through, may take more."
-                .to_owned(),
-        ],
+        notes: std::iter::once(NOT_COUNTED.to_owned()).chain(remark_of(effort)).collect(),
     })
 }
 
@@ -193,7 +196,7 @@ impl TrafficCurve {
         text
     }
 
-    /// As JSON.
+    /// All of it as JSON, which the page is made of.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).map(|json| json + "\n").unwrap_or_default()
     }

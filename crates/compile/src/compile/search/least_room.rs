@@ -6,18 +6,18 @@ use rdusim_graph::arch::Chip;
 use rdusim_graph::workload::{OperatorId, Workload};
 use rdusim_program::{BufferRole, BufferSpec, SectionGraph, tensor_tiers};
 
-use super::plan::outline;
-use super::space::SectionSearch;
+use super::plan::{NoPlan, outline};
+use super::space::{Choice, SectionSearch};
 use crate::compile::mapping::bases::BaseCache;
 
-/// Steps by which PMUs grow until a plan fits: each by an eighth, to 17 times the first guess.
-const MOST_STEPS: usize = 24;
+/// Bytes of one PMU beyond which none is looked for: no chip file may say more.
+const MOST_CAPACITY: u64 = 1 << 40;
 
 /// Where an operator fits.
 pub(crate) struct LeastRoom {
-    /// `pmu.capacity_bytes`.
+    /// Bytes of one PMU from which on a plan fits, in whole banks: what `pmu.capacity_bytes` must be.
     pub capacity_bytes: u64,
-    /// Of all PMUs.
+    /// Bytes of all PMUs then.
     pub sram_bytes: u64,
     /// What the smallest plan there holds, most first: in words, with its bytes in whole banks.
     pub held: Vec<(String, u64)>,
@@ -41,37 +41,34 @@ impl LeastRoom {
             let grown = grown.in_section(graph.largest_off_chip_bytes()).into_owned();
             let bases = BaseCache::default();
             let search = SectionSearch { chip: &grown, graph: &graph, tiers: &tiers, cache: &bases };
-            let plans = outline(&search).ok()?;
-            let plans = plans.into_iter().map(|choice| choice.plan(&grown, &graph).buffers.into_iter().collect());
-            let total = |buffers: &Vec<BufferSpec>| buffers.iter().map(|of| of.total_banks(&grown)).sum::<u64>();
-            let buffers: Vec<BufferSpec> = plans.min_by_key(total)?;
-            Some(Self {
-                capacity_bytes,
-                sram_bytes: grown.sram_bytes(),
-                held: held(&grown, workload, &graph, &buffers),
-            })
+            let buffers = |choice: Choice| choice.plan(&grown, &graph).buffers.into_iter().collect();
+            let banks = |buffers: &Vec<BufferSpec>| buffers.iter().map(|of| of.total_banks(&grown)).sum::<u64>();
+            let smallest = outline(&search)?.into_iter().map(buffers).min_by_key(banks).unwrap_or_default();
+            Ok(Self { capacity_bytes, sram_bytes: grown.sram_bytes(), held: held(&grown, workload, &graph, &smallest) })
         };
+        // An exponential search, and bisection down to a step of all banks.
         let whole_banks = |bytes: u64| bytes.div_ceil(banks).saturating_mul(banks);
         let mut too_small = chip.pmu.capacity_bytes;
         let mut capacity = whole_banks(needed_bytes.div_ceil(chip.pmus().max(1)).max(too_small + 1));
-        let mut found = None;
-        for _ in 0..MOST_STEPS {
-            found = planned(capacity);
-            if found.is_some() {
-                break;
+        let mut found = loop {
+            if capacity > MOST_CAPACITY {
+                return None;
             }
-            too_small = capacity;
-            capacity = whole_banks((capacity + capacity / 8).max(capacity + 1));
-        }
-        let mut found = found?;
+            match planned(capacity) {
+                Ok(found) => break found,
+                Err(NoPlan::Sram(_)) => too_small = capacity,
+                Err(NoPlan::Dtype(_) | NoPlan::Pcus(_)) => return None,
+            }
+            capacity *= 2;
+        };
         while found.capacity_bytes - too_small > banks {
             let middle = whole_banks(too_small + (found.capacity_bytes - too_small) / 2);
             if middle >= found.capacity_bytes {
                 break;
             }
             match planned(middle) {
-                Some(less) => found = less,
-                None => too_small = middle,
+                Ok(less) => found = less,
+                Err(_) => too_small = middle,
             }
         }
         Some(found)
