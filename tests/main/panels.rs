@@ -159,8 +159,7 @@ fn found_on_short_sram(sizes: [u64; 3]) -> (arch::Chip, Workload, Configuration)
     (chip, workload, compiled.configuration)
 }
 
-/// What the search takes on short SRAM runs nearly as in the reference model. Where a row tile is a few flits its operands leave their
-/// PMUs further ahead than the event engine has them leave (docs/timing-model.md).
+/// What the search takes on short SRAM runs nearly as in the reference model.
 #[test]
 fn the_engines_agree_on_panels_that_are_found() {
     let of_sizes = |sizes: &[u64; 3]| -> f64 {

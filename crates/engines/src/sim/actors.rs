@@ -1,6 +1,8 @@
 //! The actors of a section and the buffers between them.
 
-use rdusim_base::units::{index, saturating_u64};
+use std::collections::VecDeque;
+
+use rdusim_base::units::index;
 use rdusim_cost::cost::{Ticks, cycles};
 use rdusim_graph::arch::{Chip, Coordinate};
 use rdusim_program::{
@@ -10,6 +12,7 @@ use rdusim_program::{
 
 use super::hops::{GroupHops, site};
 use super::network::transfer_group::TransferGroup;
+use super::taken::Taken;
 
 /// A firing that has begun and has not emitted results yet.
 #[derive(Debug, Clone, Copy)]
@@ -26,26 +29,6 @@ pub(super) struct Firing {
     pub(super) tiles: u64,
 }
 
-/// The latest firing of a lockstep group.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Latest {
-    /// When it ends.
-    pub(super) end: Ticks,
-    /// How long it works.
-    pub(super) occupied: Ticks,
-    /// Flits of its longest activation stream, and of its longest weight stream.
-    pub(super) flits: [u64; 2],
-}
-
-impl Latest {
-    /// When all but the last `flits` of a kind of operand have been taken.
-    pub(super) fn taken(&self, kind: usize, flits: u64) -> Ticks {
-        let all = self.flits[kind].max(1);
-        let left = saturating_u64(u128::from(self.occupied) * u128::from(flits.min(all)) / u128::from(all));
-        self.end.saturating_sub(left)
-    }
-}
-
 /// One actor and the firing it has come to.
 #[derive(Debug, Clone)]
 pub(super) struct Actor {
@@ -55,9 +38,9 @@ pub(super) struct Actor {
     pub(super) level: LoopLevel,
     /// Firings in the section.
     pub(super) count: u64,
-    /// Firings done.
+    /// Firings begun.
     pub(super) next: u64,
-    /// Where the next one stands in the nest; of an actor that has done its last, the last.
+    /// Where the next one stands in the nest; of an actor that has begun its last, the last.
     pub(super) at: Iteration,
     /// When it is free for the next.
     pub(super) free_at: Ticks,
@@ -66,8 +49,8 @@ pub(super) struct Actor {
     pub(super) fed_at: [Ticks; 2],
     /// Of a lockstep group: how long its next firing waits for credits after its inputs are filled.
     pub(super) waits_for_credit: Ticks,
-    /// Of a lockstep group: its latest firing.
-    pub(super) latest: Latest,
+    /// Of a lockstep group: when its latest firings take their operands.
+    pub(super) taken: Taken,
     /// When its next firing begins, if it is in the queue.
     pub(super) scheduled: Option<Ticks>,
     /// Buffers it reads.
@@ -96,8 +79,8 @@ pub(super) struct Actor {
     pub(super) feed_hops: Ticks,
     /// Time of the hops of results behind those of operands, on the longest way through one PCU.
     pub(super) result_hops: Ticks,
-    /// The firing under way.
-    pub(super) firing: Option<Firing>,
+    /// Firings that have begun and have not emitted results yet, the oldest first.
+    pub(super) under_way: VecDeque<Firing>,
     /// Cycles it has worked.
     pub(super) busy_cycles: u64,
     /// Time it has waited for its inputs ...
@@ -162,7 +145,7 @@ impl<'a> Actors<'a> {
             free_at: 0,
             fed_at: [0; 2],
             waits_for_credit: 0,
-            latest: Latest::default(),
+            taken: Taken::default(),
             scheduled: None,
             inputs: inputs.clone(),
             outputs: outputs.clone(),
@@ -177,7 +160,7 @@ impl<'a> Actors<'a> {
             holds: [u64::MAX; 2],
             feed_hops: 0,
             result_hops: 0,
-            firing: None,
+            under_way: VecDeque::new(),
             busy_cycles: 0,
             starved: 0,
             stalled: 0,

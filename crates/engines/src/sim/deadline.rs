@@ -67,10 +67,10 @@ impl Deadline {
         (u128::from(now) + left) * 100 > u128::from(self.most_ticks) * OUTPACED_PERCENT
     }
 
-    /// Whether an actor cannot end its work in time, if its next firing begins at `now`.
+    /// Whether an actor cannot end its work in time, if its next firing begins at `now`, or when it is free.
     pub(super) fn will_pass(&self, actor: &Actor, now: Ticks) -> bool {
         let ProcessKind::Group { stage, group } = actor.kind else { return false };
         let all = self.busy_cycles.get(stage).and_then(|groups| groups.get(index(group))).copied().unwrap_or(0);
-        now.saturating_add(cycles(all.saturating_sub(actor.busy_cycles))) > self.most_ticks
+        now.max(actor.free_at).saturating_add(cycles(all.saturating_sub(actor.busy_cycles))) > self.most_ticks
     }
 }

@@ -308,7 +308,7 @@ impl<'a> Engine<'a> {
     /// its inputs were known to be complete began at most its own length ago.
     pub(super) fn wake(&mut self, index: usize, now: Ticks) {
         let actor = &self.actors[index];
-        if actor.scheduled.is_some() || actor.firing.is_some() || actor.next >= actor.count {
+        if actor.scheduled.is_some() || actor.next >= actor.count || self.waits_for_its_sums(actor) {
             return;
         }
         let step = self.actors[index].at;
@@ -397,7 +397,9 @@ impl<'a> Engine<'a> {
 
     fn emit(&mut self, index: usize, now: Ticks) {
         let ProcessKind::Group { stage, group } = self.actors[index].kind else { return };
-        let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].firing.take() else { return };
+        let Some(Firing { at, ends_at: end, tile, tiles, .. }) = self.actors[index].under_way.pop_front() else {
+            return;
+        };
         let row_tile = self.tiling.row_tile(at.row_tile);
         let work = &self.work[stage];
         let emits = self.emits(&self.actors[index], at);
@@ -430,8 +432,7 @@ impl<'a> Engine<'a> {
         let actor = &mut self.actors[index];
         let hops = actor.result_hops;
         let through = sent_by.max(out - now + worked + drains + leaves.saturating_sub(window));
-        self.go_on(index, 1);
-        if !emits && !forwards_sums && self.next_reads_these_sums(index, at) {
+        if self.next_adds_to_these_sums(&self.actors[index], at) {
             // The next firing starts from the sums of this one: its first tile waits until they are written, and read.
             let of_tile = [self.actors[index].partial_writes, self.actors[index].partial_reads]
                 .map(|group| self.network.longest(group, Flits(flits.0 / tiles)).1);

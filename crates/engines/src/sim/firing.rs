@@ -5,13 +5,13 @@
 
 use std::cmp::Reverse;
 
-use rdusim_base::units::Flits;
 use rdusim_cost::cost::Ticks;
 use rdusim_program::{Amount, Iteration, Mapping, ProcessKind, StageId, Streamed};
 
-use super::actors::{Firing, Latest};
+use super::actors::Firing;
 use super::engine::{Engine, Event};
 use super::merging::Work;
+use super::taken::Taking;
 
 impl Engine<'_> {
     pub(super) fn start_group(&mut self, index: usize, stage: StageId, group: u64, now: Ticks) {
@@ -40,6 +40,10 @@ impl Engine<'_> {
         end = end.max(self.inputs_last(index, at, paced, (tile, passes)));
         let nominal = occupied.ticks() - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
+        for kind in [0, 1] {
+            let arrives = fed_at[kind].max(self.network.ends_at(feeds[kind]));
+            end = end.max(self.fed_in_turns((index, at), (kind, amounts[kind]), (arrives, occupied.ticks())));
+        }
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [0, 1].map(|kind| {
             self.network
@@ -71,8 +75,13 @@ impl Engine<'_> {
                 self.simd_elements[stage] += tail * work.output_elements(at.column_tile, rows);
             }
         }
-        let latest = Latest { end: end - idle, occupied: nominal, flits: lengths.map(|(flits, _)| flits) };
-        let left = self.operands_left(index, latest, (fed_at, lengths), end);
+        let taking = Taking {
+            end: end - idle,
+            lasts: lengths.map(|(_, least)| nominal.max(least)),
+            flits: lengths.map(|(flits, _)| flits),
+        };
+        let sent_by = [0, 1].map(|kind| fed_at[kind] + self.network.leaves(feeds[kind], amounts[kind]));
+        let left = self.operands_left(index, taking, sent_by, end);
         // Whatever makes a firing last longer than its work does so from the first tile on.
         let first_tile = (end - begin).div_ceil(tiles);
         let first_out = match work.mapping() {
@@ -95,12 +104,14 @@ impl Engine<'_> {
         actor.busy_cycles += occupied.0;
         actor.free_at = end;
         actor.fed_at = left;
-        actor.latest = latest;
-        actor.firing = Some(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
+        actor.taken.add(taking, actor.holds, now.saturating_sub(self.longest));
+        actor.under_way.push_back(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
         self.queue.push(Reverse((first_out, Event::Emit(index))));
         // The sums of the last tile are in its accumulators when it begins.
         let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
+        self.go_on(index, 1);
         self.release_inputs(index, at, [left[0], left[1], sums_left], now);
+        self.wake(index, now);
     }
 
     /// When a firing that is fed for `paced` ticks, a tile in `tile` of them, can end by when its inputs came.
@@ -122,38 +133,5 @@ impl Engine<'_> {
             }
         }
         last
-    }
-
-    /// When the operands of a firing that ends at `end` have left the PMUs: before they are worked on, as FIFOs on their routes
-    /// hold them.
-    fn operands_left(
-        &self,
-        index: usize,
-        latest: Latest,
-        (fed_at, lengths): ([Ticks; 2], [(u64, Ticks); 2]),
-        end: Ticks,
-    ) -> [Ticks; 2] {
-        let actor = &self.actors[index];
-        let mut left = [0, 1].map(|kind| {
-            let (flits, least) = lengths[kind];
-            let holds = actor.holds[kind];
-            let taken = match holds.checked_sub(flits) {
-                Some(more) => actor.latest.taken(kind, more),
-                None => latest.taken(kind, holds),
-            };
-            taken.max(fed_at[kind] + least).min(end)
-        });
-        if lengths[1].0 == 0 {
-            left[1] = left[0];
-        }
-        left
-    }
-
-    /// Flits of the largest flow that feeds a firing of `tiles` output tiles, and the ticks they take at least. While a tile drains
-    /// from the only set of accumulators, the array takes none, and only the FIFO before it fills.
-    fn feed_length(&self, (group, amount): (usize, Flits), (tiles, idle): (u64, Ticks)) -> (u64, Ticks) {
-        let (flits, least) = self.network.longest(group, amount);
-        let filling = least.saturating_mul(self.chip.network.fifo_depth_flits) / flits.max(1);
-        (flits, least + idle.saturating_sub(filling) * (tiles - 1))
     }
 }

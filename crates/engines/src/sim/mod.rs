@@ -19,6 +19,7 @@ mod deadline;
 mod deadlock;
 mod engine;
 mod event;
+mod feeding;
 mod firing;
 mod firing_rule;
 mod hops;
@@ -33,6 +34,7 @@ mod state;
 mod steady;
 mod steps;
 mod stores;
+mod taken;
 mod trace;
 
 pub use event::MOST_EVENTS;

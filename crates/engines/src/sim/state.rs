@@ -16,7 +16,7 @@ use super::memory::Done;
 pub(super) struct Progress {
     /// Now.
     pub(super) now: Ticks,
-    /// Firings done by each actor.
+    /// Firings begun by each actor.
     pub(super) next: Vec<u64>,
     /// Slots filled and released of each buffer.
     pub(super) passed: IndexVec<BufferId, (u64, u64)>,
@@ -71,11 +71,12 @@ impl Engine<'_> {
         for actor in &self.actors {
             words.push(clock.relative(actor.free_at));
             words.extend(actor.fed_at.map(|at| clock.relative(at)));
-            words.push(clock.relative(actor.latest.end));
-            words.extend([actor.latest.occupied, actor.latest.flits[0], actor.latest.flits[1], actor.waits_for_credit]);
+            actor.taken.write_state(clock, words);
+            words.push(actor.waits_for_credit);
             words.push(actor.scheduled.map_or(0, |at| clock.relative(at) + 1));
             words.push(u64::from(actor.next >= actor.count));
-            if let Some(firing) = actor.firing {
+            words.push(actor.under_way.len() as u64);
+            for firing in &actor.under_way {
                 words.extend([clock.relative(firing.emits_at), clock.relative(firing.ends_at), firing.tile]);
             }
         }
@@ -151,24 +152,23 @@ impl Engine<'_> {
             self.go_on(index, step);
             let actor = &mut self.actors[index];
             // One that stands still all the while has waited for its inputs since it was free.
-            if step == 0 && actor.firing.is_none() && actor.next < actor.count {
+            if step == 0 && actor.under_way.is_empty() && actor.next < actor.count {
                 actor.starved += time;
             }
             actor.free_at += time;
             actor.fed_at = actor.fed_at.map(|at| at + time);
-            actor.latest.end += time;
+            actor.taken.shift(time);
             actor.scheduled = actor.scheduled.map(|at| at + time);
             repeat(&mut actor.busy_cycles, before.busy_cycles[index], times);
             if step > 0 {
                 repeat(&mut actor.starved, before.waited[index].0, times);
                 repeat(&mut actor.stalled, before.waited[index].1, times);
             }
-            // An actor that has done its last firing stands nowhere: only a firing under way has a place to move to.
-            if let Some(mut firing) = self.actors[index].firing {
-                firing.at = self.actors[index].at;
+            let oldest = actor.next - actor.under_way.len() as u64;
+            for (number, firing) in (oldest..).zip(&mut actor.under_way) {
+                firing.at = self.processes.point(index, number);
                 firing.emits_at += time;
                 firing.ends_at += time;
-                self.actors[index].firing = Some(firing);
             }
         }
         for (buffer, &(filled, _)) in self.buffers.iter_mut().zip(&before.passed) {

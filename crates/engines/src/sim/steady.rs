@@ -220,11 +220,15 @@ impl Steady {
                 if actor.next >= actor.count || actor.free_at != free_at + time {
                     return 0;
                 }
-                let (from, to) = (schedule.step(actor.level, before), schedule.step(actor.level, actor.next));
-                if !schedule.is_same_around(actor.level, level, from, to) {
+                // The oldest firings of either state that have not emitted yet, and the next ones.
+                let under_way = actor.under_way.len() as u64;
+                let [oldest, from] = [before - under_way, before].map(|next| schedule.step(actor.level, next));
+                let [oldest_now, to] = [under_way, 0].map(|back| schedule.step(actor.level, actor.next - back));
+                let is_same_around = |one, other| schedule.is_same_around(actor.level, level, one, other);
+                if !is_same_around(from, to) || !is_same_around(oldest, oldest_now) {
                     return 0;
                 }
-                times = times.min(self.equal(schedule, level, from, to) / by);
+                times = times.min(self.equal(schedule, level, oldest, to) / by);
                 for input in actor.inputs.iter().filter(|input| still[input.buffer]) {
                     // Its slots must be there already.
                     let of = engine.section.buffers[input.buffer].spec.level;

@@ -6,7 +6,7 @@ use super::actors::Actor;
 use super::engine::Engine;
 
 impl Engine<'_> {
-    /// Counts firings of an actor that are done, from which its next one follows.
+    /// Counts firings of an actor that have begun, from which its next one follows.
     #[inline]
     pub(super) fn go_on(&mut self, index: usize, firings: u64) {
         let actor = &mut self.actors[index];
@@ -40,13 +40,17 @@ impl Engine<'_> {
         self.processes.slot(buffer, at)
     }
 
-    /// Whether an actor's next firing (already counted) continues the sums of the firing at `at`: of its row tile, or of its
-    /// column tile where it adds up over row tiles.
-    pub(super) fn next_reads_these_sums(&self, index: usize, at: Iteration) -> bool {
-        let actor = &self.actors[index];
+    /// Whether an actor's next firing continues the sums that the firing at `at` leaves: of its row tile, or of its column tile
+    /// where it adds up over row tiles.
+    pub(super) fn next_adds_to_these_sums(&self, actor: &Actor, at: Iteration) -> bool {
         let ProcessKind::Group { stage, .. } = actor.kind else { return false };
         let of_sums = |at| self.processes.schedule().ordinal(self.section.stages[stage].result_level(), at);
-        actor.next < actor.count && of_sums(actor.at) == of_sums(at)
+        actor.next < actor.count && of_sums(actor.at) == of_sums(at) && !self.produces(actor, at)
+    }
+
+    /// Whether an actor's next firing continues the sums of its latest, which has not left them yet.
+    pub(super) fn waits_for_its_sums(&self, actor: &Actor) -> bool {
+        actor.under_way.back().is_some_and(|latest| self.next_adds_to_these_sums(actor, latest.at))
     }
 
     /// Where a store stands in the nest: whole row tiles are complete in the last column tile, sums over row tiles with the last.

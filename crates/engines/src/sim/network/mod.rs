@@ -30,6 +30,8 @@ use processor_sharing::{CAPACITY, DelayedUntil, Demand, ProcessorSharing};
 use shared_resources::SharedResources;
 use transfer_group::TransferGroup;
 
+pub(super) use shared_resources::Sink;
+
 /// The state of every contended link and port of the chip during one section.
 #[derive(Debug)]
 pub(super) struct Network<'a> {
@@ -201,6 +203,17 @@ impl<'a> Network<'a> {
     pub(super) fn longest(&self, group: usize, Flits(amount): Flits) -> (u64, Ticks) {
         let largest = self.shared.largest(group, amount);
         (largest.flits, self.credits[group].rested(largest.linked_flits, largest.ticks))
+    }
+
+    /// The ticks that a transfer of an amount of flits takes at least at the ports that it leaves from, with its credits.
+    pub(super) fn leaves(&self, group: usize, Flits(amount): Flits) -> Ticks {
+        let ticks = self.shared.source_ticks(group, amount);
+        self.credits[group].rested(self.shared.largest(group, amount).linked_flits, ticks)
+    }
+
+    /// What a transfer of an amount of flits brings to the port that most of its flows end at.
+    pub(super) fn sink(&self, group: usize, Flits(amount): Flits) -> Sink {
+        self.shared.sink(group, amount)
     }
 
     /// Flits of the smallest flow of a transfer of an amount of flits, but one at least.

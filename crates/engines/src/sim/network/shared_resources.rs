@@ -2,9 +2,10 @@
 //! and that no other one covers.
 
 use rdusim_base::index::IndexVec;
-use rdusim_base::units::{index_u32, saturating_u32, saturating_u64};
+use rdusim_base::units::{index, index_u32, saturating_u32, saturating_u64};
 use rdusim_cost::cost::Ticks;
-use rdusim_program::{Flow, FlowId, shared};
+use rdusim_program::{Flow, FlowId, Resource as Place, shared};
+use rustc_hash::FxHashMap;
 
 use super::independent_flows::{OfFlitTicks, scaled, work_of};
 use super::processor_sharing::CAPACITY;
@@ -59,11 +60,50 @@ impl Largest {
     }
 }
 
+/// What a transfer brings to the port that most of its flows end at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sink {
+    /// How many of its flows end there.
+    pub flows: u64,
+    /// Ticks of all their flits.
+    pub ticks: Ticks,
+    /// Ticks of a flit.
+    pub flit_ticks: Ticks,
+}
+
+/// The ports at which the flows of a group begin and end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ends {
+    /// Ticks of a transfer of the reference size at the fullest port that its flows begin at ([`work_of`]).
+    source_work: u64,
+    /// Of the port that most of its flows end at: how many do, the ticks of a transfer of the reference size, and those of a flit.
+    sink: (u64, u64, Ticks),
+}
+
+impl Ends {
+    fn new(group: &TransferGroup, flows: &IndexVec<FlowId, Flow>, flit_ticks: &[Ticks]) -> Self {
+        let mut sources: FxHashMap<Place, u64> = FxHashMap::default();
+        let mut sinks: FxHashMap<Place, (u64, u64)> = FxHashMap::default();
+        for flow in group.flows.iter().map(|&f| &flows[f]) {
+            let [source, behind @ ..] = &flow.route[..] else { continue };
+            *sources.entry(*source).or_default() += work_of(flow.share, flit_ticks[*source as usize]);
+            for &sink in behind.iter().take(behind.len() - index(flow.links)) {
+                let (flows, work) = sinks.entry(sink).or_default();
+                *flows += 1;
+                *work += work_of(flow.share, flit_ticks[sink as usize]);
+            }
+        }
+        let sinks = sinks.into_iter().map(|(sink, (flows, work))| (flows, work, flit_ticks[sink as usize]));
+        Self { source_work: sources.into_values().max().unwrap_or(0), sink: sinks.max().unwrap_or_default() }
+    }
+}
+
 /// What a transfer of one group needs to know of the network.
 #[derive(Debug, Default)]
 struct GroupUse {
     /// Distinct shares of its flows.
     shares: Vec<Share>,
+    ends: Ends,
     uses: Vec<ResourceUse>,
 }
 
@@ -133,7 +173,7 @@ impl SharedResources {
         let mut uses: Vec<GroupUse> = Vec::with_capacity(groups.len());
         let mut at: Vec<Demands> = vec![Vec::new(); flit_ticks.len()];
         for (g, (group, own)) in groups.iter().zip(own).enumerate() {
-            let mut of_group = GroupUse::default();
+            let mut of_group = GroupUse { ends: Ends::new(group, flows, flit_ticks), ..GroupUse::default() };
             for (i, &f) in group.flows.iter().enumerate() {
                 let flow = &flows[f];
                 let known = of_group.shares.iter().position(|share| share.of == flow.share);
@@ -206,6 +246,17 @@ impl SharedResources {
         let mut largest = Largest::default();
         self.groups[group].shares.iter().for_each(|share| largest.add(share, shared(amount, share.of)));
         largest
+    }
+
+    /// Ticks of a transfer of `amount` flits at the fullest port that its flows begin at.
+    pub(super) fn source_ticks(&self, group: usize, amount: u64) -> Ticks {
+        saturating_u64(scaled(self.groups[group].ends.source_work, amount))
+    }
+
+    /// What a transfer of `amount` flits brings to the port that most of its flows end at.
+    pub(super) fn sink(&self, group: usize, amount: u64) -> Sink {
+        let (flows, work, flit_ticks) = self.groups[group].ends.sink;
+        Sink { flows, ticks: saturating_u64(scaled(work, amount)), flit_ticks }
     }
 
     /// Flits of the smallest flow of a transfer of `amount` flits.
@@ -352,6 +403,8 @@ mod tests {
         assert_eq!(met.parts(0, 10, &mut parts).ticks, 5 * 64);
         let resource = met.used_by(0)[0];
         assert_eq!((resource.work(&parts).ticks, resource.flows), (10 * 64, 2));
+        // Both leave by port 0.
+        assert_eq!(met.source_ticks(0, 10), 10 * 64);
         // Alone the group shares nothing, and takes as long.
         let alone = of_dependent(&flows[..2], &[&[0, 1]]);
         assert_eq!((alone.count(), alone.parts(0, 10, &mut parts).ticks), (0, 10 * 64));
