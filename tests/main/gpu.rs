@@ -209,6 +209,21 @@ fn what_needs_a_grid_refuses_a_gpu() {
 }
 
 #[test]
+fn values_of_an_expert_format_that_no_kernel_has_are_refused() {
+    for (set, range) in [
+        ("local_expert_ns=-1", "from 0 to 1000000"),
+        ("local_expert_ns=1e7", "from 0 to 1000000"),
+        ("row_factor=-1", "from 0 to 100"),
+        ("row_factor=1000", "from 0 to 100"),
+    ] {
+        let path = format!("serving.formats.fp8_block.{set}");
+        let message = refused(&["check", "--arch", "h100", "--set", &format!("arch.{path}")]);
+        let field = path.split('=').next().expect("a path");
+        assert!(message.contains(&format!("`{field}` must be {range}")), "{set}: {message}");
+    }
+}
+
+#[test]
 fn fields_of_the_other_kind_are_refused_by_name() {
     let message = refused(&["check", "--arch", A100, "--set", "arch.kind=rdu"]);
     assert!(message.contains("`sm` belongs to a file with kind = \"gpu\""), "{message}");
@@ -242,6 +257,12 @@ fn fields_of_the_other_kind_are_refused_by_name() {
         ("arch.sm.tensor_macs={}", "names no data type"),
         ("arch.memory.hbm.capacity_bytes=0", "capacity_bytes` must be"),
         ("arch.sm.lanes=3", "unknown field"),
+        ("arch.serving.block_gb_per_s=-1", "`serving.block_gb_per_s` must be from 0.001 to 1000000"),
+        ("arch.serving.parts_per_sm=0", "`serving.parts_per_sm` must be from 1 to 1024"),
+        ("arch.serving.parts_per_sm=1025", "`serving.parts_per_sm` must be from 1 to 1024"),
+        ("arch.serving.group_least_keys=0", "`serving.group_least_keys` must be from 1 to 1024"),
+        ("arch.serving.prefill.tensor_share=-0.5", "`serving.prefill.tensor_share` must be from 0.01 to 1"),
+        ("arch.serving.prefill.tensor_share=2", "`serving.prefill.tensor_share` must be from 0.01 to 1"),
     ] {
         let message = refused(&["check", "--arch", A100, "--set", set]);
         assert!(message.contains(expected), "{set}: {message}");

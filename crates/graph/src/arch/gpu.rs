@@ -112,6 +112,10 @@ pub struct ExpertFormat {
     pub call_us: f64,
     /// Rate of a grouped product over that of a plain one.
     pub grouped_share: f64,
+    /// Nanoseconds for each expert of a device, whether it has rows or not: tables of scales and of where rows lie.
+    pub local_expert_ns: f64,
+    /// Time of the kernels that gather, gate and sum rows over that of streams; that of [`ServingStack`] if the file gives none.
+    pub row_factor: Option<f64>,
 }
 
 /// The fused attention kernel.
@@ -129,6 +133,8 @@ pub struct AttentionKernel {
     pub overlap_share: f64,
     /// Microseconds of an SM for the start and the end of a thread block.
     pub block_us: f64,
+    /// Share of the tensor cores' rate that the products reach, over that of a plain product.
+    pub tensor_share: f64,
     /// Steps that a tile of queries takes beyond its keys where a window cuts off both ends of them.
     pub window_steps: f64,
 }
@@ -164,6 +170,14 @@ pub struct ServingStack {
     pub prompt_kernels: u64,
     /// Nanoseconds that a thread block with the queries of a head of keys takes for a key, however few bytes that has.
     pub group_key_ns: f64,
+    /// Bytes a second, in 10^9, that one thread block streams from a cache: what it has under way over the latency. No limit of its own if
+    /// the file gives none.
+    pub block_gb_per_s: f64,
+    /// Thread blocks of an SM up to which a cache is cut into parts; as many as it has room for if the file gives none.
+    pub parts_per_sm: Option<u64>,
+    /// The grouped kernel is taken where its thread blocks, each with so many keys, are a quarter of the SMs or more; always if the file
+    /// gives none.
+    pub group_least_keys: Option<u64>,
     /// Nanoseconds that a thread block takes to pass over a key outside the window.
     pub skipped_key_ns: f64,
     /// Time of the kernels that gather, gate and sum rows over that of streams.

@@ -21,6 +21,7 @@ pub(super) struct AttentionSpec {
     backward_operations: Spanned<Real>,
     overlap_share: Spanned<Real>,
     block_us: Spanned<Real>,
+    tensor_share: Option<Spanned<Real>>,
     window_steps: Option<Spanned<Real>>,
 }
 
@@ -42,6 +43,9 @@ pub(super) struct ServingSpec {
     grouped_share: Spanned<Real>,
     prompt_kernels: Option<Spanned<Count>>,
     group_key_ns: Option<Spanned<Real>>,
+    block_gb_per_s: Option<Spanned<Real>>,
+    parts_per_sm: Option<Spanned<Count>>,
+    group_least_keys: Option<Spanned<Count>>,
     skipped_key_ns: Option<Spanned<Real>>,
     row_factor: Option<Spanned<Real>>,
     routed_ns: Option<Spanned<Real>>,
@@ -56,6 +60,8 @@ pub(super) struct ServingSpec {
 struct ExpertFormatSpec {
     call_us: Spanned<Real>,
     grouped_share: Spanned<Real>,
+    local_expert_ns: Option<Spanned<Real>>,
+    row_factor: Option<Spanned<Real>>,
 }
 
 /// `[serving.latent]`
@@ -99,6 +105,10 @@ pub(super) fn attention(source: &Source, path: &str, spec: &AttentionSpec) -> Re
         backward_operations: real("backward_operations", &spec.backward_operations, 0.0..=1e4)?,
         overlap_share: real("overlap_share", &spec.overlap_share, 0.0..=1.0)?,
         block_us: real("block_us", &spec.block_us, limits::LAUNCH_US)?,
+        tensor_share: match &spec.tensor_share {
+            Some(share) => real("tensor_share", share, SHARE)?,
+            None => 1.0,
+        },
         window_steps: match &spec.window_steps {
             Some(steps) => real("window_steps", steps, 0.0..=100.0)?,
             None => 0.0,
@@ -132,6 +142,14 @@ pub(super) fn serving(source: &Source, spec: &ServingSpec) -> Result<ServingStac
             None => 0,
         },
         group_key_ns: optional("group_key_ns", &spec.group_key_ns, NANOSECONDS, 0.0)?,
+        block_gb_per_s: optional(
+            "block_gb_per_s",
+            &spec.block_gb_per_s,
+            limits::BANDWIDTH_GB_PER_S,
+            *limits::BANDWIDTH_GB_PER_S.end(),
+        )?,
+        parts_per_sm: spec.parts_per_sm.as_ref().map(|value| count("parts_per_sm", value)).transpose()?,
+        group_least_keys: spec.group_least_keys.as_ref().map(|value| count("group_least_keys", value)).transpose()?,
         skipped_key_ns: optional("skipped_key_ns", &spec.skipped_key_ns, NANOSECONDS, 0.0)?,
         row_factor: optional("row_factor", &spec.row_factor, FACTOR, 1.0)?,
         routed_ns: optional("routed_ns", &spec.routed_ns, NANOSECONDS, 0.0)?,
@@ -146,7 +164,13 @@ fn formats(source: &Source, spec: &ServingSpec) -> Result<BTreeMap<String, Exper
     for (name, format) in spec.formats.iter().flatten() {
         let (name, format) = (name.get_ref(), format.get_ref());
         let path = format!("serving.formats.{name}");
+        let real = |key: &str, value, range| source.real(&format!("{path}.{key}"), value, range);
         let value = ExpertFormat {
+            local_expert_ns: match &format.local_expert_ns {
+                Some(value) => real("local_expert_ns", value, NANOSECONDS)?,
+                None => 0.0,
+            },
+            row_factor: format.row_factor.as_ref().map(|value| real("row_factor", value, FACTOR)).transpose()?,
             call_us: source.real(&format!("{path}.call_us"), &format.call_us, limits::LAUNCH_US)?,
             grouped_share: source.real(&format!("{path}.grouped_share"), &format.grouped_share, SHARE)?,
         };

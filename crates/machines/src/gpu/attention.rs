@@ -90,7 +90,8 @@ pub(super) fn time(
         (all, all)
     };
     let scores = (queries * keys) as f64;
-    let tensor = products * scores * of.head_dim as f64 / macs_per_cycle / gpu.gemm.sustained_share;
+    let tensor =
+        products * scores * of.head_dim as f64 / (macs_per_cycle * kernel.tensor_share) / gpu.gemm.sustained_share;
     let vector = scores * operations / gpu.sm.vector_lanes as f64 + scores / gpu.sm.special_lanes as f64;
     // Tensor cores and vector lanes are busy at once as far as they overlap.
     let hidden = (vector * kernel.overlap_share).min(tensor);

@@ -20,6 +20,7 @@ pub(super) fn parts(gpu: &Gpu, of: &Experts) -> Result<Vec<Part>, Diagnostic> {
     let draws = loads(of);
     let own = stack.formats.get(format.name());
     let grouped_share = own.map_or(stack.grouped_share, |own| own.grouped_share);
+    let row_factor = own.and_then(|own| own.row_factor).unwrap_or(stack.row_factor);
     // Rows lie in the type of results, and are narrowed as they are gathered and gated.
     let element = format.result_bytes();
     // The matrices into an expert: one, and the gate's.
@@ -30,7 +31,7 @@ pub(super) fn parts(gpu: &Gpu, of: &Experts) -> Result<Vec<Part>, Diagnostic> {
         let routed: u64 = rows.iter().sum();
         let groups: Vec<u64> = rows.iter().copied().filter(|&rows| rows > 0).collect();
         let bytes = |columns: u64| (routed * columns) as f64 * element;
-        let stream = |bytes: f64| stack.row_factor * stream::time(gpu, bytes, bytes, bytes / element).cycles;
+        let stream = |bytes: f64| row_factor * stream::time(gpu, bytes, bytes, bytes / element).cycles;
         let product = |n: u64, k: u64| Product {
             count: groups.len() as u64,
             m: groups.iter().copied().max().unwrap_or(1),
@@ -55,7 +56,9 @@ pub(super) fn parts(gpu: &Gpu, of: &Experts) -> Result<Vec<Part>, Diagnostic> {
     let mean = |sum: f64| sum / draws.len() as f64;
     let mut list = vec![call(gpu)];
     let sorting_ns = stack.routed_ns * (of.tokens * of.chosen) as f64 + stack.expert_ns * of.experts as f64;
-    list.push(("sorting", gpu.cycles_of_us(sorting_ns / 1e3 + own.map_or(0.0, |own| own.call_us))));
+    let local = (of.experts / of.expert_parallel).max(1) as f64;
+    let beside_us = own.map_or(0.0, |own| own.call_us + own.local_expert_ns * local / 1e3);
+    list.push(("sorting", gpu.cycles_of_us(sorting_ns / 1e3 + beside_us)));
     list.extend((0..stack.routing_kernels).map(|_| part(gpu, "routing", 2.0 * gpu.latency_cycles())));
     list.push(part(gpu, "gather", mean(sums[0])));
     list.push(part(gpu, "grouped product, in", mean(sums[1])));

@@ -2,7 +2,7 @@
 //! every head, new tokens over a cache of latent vectors that all heads share.
 
 use rdusim_base::diagnostics::Diagnostic;
-use rdusim_graph::arch::{Gpu, LatentKernels};
+use rdusim_graph::arch::{AttentionKernel, Gpu, LatentKernels};
 
 use super::attention::{self, Scores};
 use super::serving::{Part, part};
@@ -70,7 +70,9 @@ pub(super) fn prefill(gpu: &Gpu, of: &LatentCall, macs_per_cycle: f64) -> Result
     let (scored, value) = (of.widths.plain + of.widths.rotated, of.widths.value);
     let read = rows * of.heads * (2 * scored + value) * ELEMENT;
     let written = rows * of.heads * value * ELEMENT;
-    let packed = (read + rows * of.widths.cached() * of.cache_bytes) as f64;
+    // Rotated parts of queries are read and written, those of keys copied to every head; the latent vectors go to the cache.
+    let rotated = rows * of.heads * 3 * of.widths.rotated * ELEMENT;
+    let packed = (rotated + rows * of.widths.cached() * (ELEMENT + of.cache_bytes)) as f64;
     let rotate = stream::time(gpu, packed, packed, packed / ELEMENT as f64);
     let scores = Scores {
         instances: of.batch * of.heads,
@@ -82,7 +84,9 @@ pub(super) fn prefill(gpu: &Gpu, of: &LatentCall, macs_per_cycle: f64) -> Result
         window: None,
     };
     let rate = macs_per_cycle * kernels.prompt_share;
-    let flash = attention::forward(gpu, &gpu.serving.prefill, &scores, rate, (read + written) as f64);
+    // `prompt_share` is this kernel's own share of the rate.
+    let kernel = AttentionKernel { tensor_share: 1.0, ..gpu.serving.prefill };
+    let flash = attention::forward(gpu, &kernel, &scores, rate, (read + written) as f64);
     Ok(vec![
         ("call", gpu.cycles_of_us(kernels.prompt_call_us)),
         part(gpu, "rotary and cache", rotate.cycles),

@@ -7,6 +7,8 @@ mod account;
 mod attention;
 mod attention_groups;
 mod cache;
+#[cfg(test)]
+mod call_tests;
 mod calls;
 mod capacity;
 mod cases;

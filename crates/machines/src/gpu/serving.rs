@@ -138,13 +138,21 @@ impl OverCache {
         if tiled.cycles < decoded.cycles { tiled } else { decoded }
     }
 
+    /// Whether the grouped kernel has thread blocks for a quarter of the SMs, with parts of the cache counted; else libraries take the
+    /// kernel of single queries [M TensorRT-LLM, `decoderXQARunner`: a factor of 4, and 128 tokens a block at least].
+    fn groups_fill(&self, gpu: &Gpu) -> bool {
+        let Some(least) = gpu.serving.group_least_keys else { return true };
+        let parts = (self.keys / least).max(1).min(gpu.sm.count);
+        self.sequences.saturating_mul(self.kv_heads).saturating_mul(parts).saturating_mul(4) >= gpu.sm.count
+    }
+
     /// The kernel of decoding (flash-decoding). A thread block has queries that share a head of keys, or one query where more share
     /// a head than the grouped kernel takes; where blocks are fewer than the chip holds, each has a part of the cache, and
     /// another kernel adds the parts up.
     fn decode(&self, gpu: &Gpu) -> KernelTime {
         let stack = &gpu.serving;
         let group = self.heads / self.kv_heads;
-        let grouped = group > 1 && group <= stack.most_grouped;
+        let grouped = group > 1 && group <= stack.most_grouped && self.groups_fill(gpu);
         let (blocks, block_us, most_resident) = if grouped {
             let blocks = self.sequences * self.kv_heads * (group * self.new).div_ceil(stack.group_tile);
             (blocks, stack.group_block_us, stack.groups_per_sm)
@@ -152,17 +160,20 @@ impl OverCache {
             (self.sequences * self.heads * self.new, stack.head_block_us, stack.heads_per_sm)
         };
         let sms = gpu.sm.count;
-        let parts = (sms * most_resident / blocks).clamp(1, self.keys.div_ceil(stack.part_keys));
+        let filled = sms * stack.parts_per_sm.unwrap_or(most_resident);
+        let parts = (filled / blocks).clamp(1, self.keys.div_ceil(stack.part_keys));
         let resident = (blocks * parts).div_ceil(sms).min(most_resident);
         let met = self.window.map_or(self.keys, |window| (window + self.new - 1).min(self.keys)) as f64;
         let of_block = met * self.pair_bytes;
-        let rate = stack.sm_gb_per_s * 1e9 / gpu.clock_hz as f64 / resident as f64;
+        let rate = (stack.sm_gb_per_s / resident as f64).min(stack.block_gb_per_s) * 1e9 / gpu.clock_hz as f64;
         let fixed = gpu.cycles_of_us(block_us);
         // Parts outside a window have nothing to read; the longest part has as many of its keys as it can.
         let of_part = self.keys as f64 / parts as f64;
         let read = met.min(of_part);
         let by_keys = if grouped { gpu.cycles_of_us(stack.group_key_ns / 1e3) * read } else { 0.0 };
-        let skipped = gpu.cycles_of_us(stack.skipped_key_ns / 1e3) * (of_part - read);
+        // The kernel of single queries begins where the window does.
+        let passed_over = if grouped { of_part - read } else { 0.0 };
+        let skipped = gpu.cycles_of_us(stack.skipped_key_ns / 1e3) * passed_over;
         let each = fixed + (read * self.pair_bytes / rate).max(by_keys) + skipped;
         let waves = (blocks * parts).div_ceil(sms * resident) as f64;
         let busiest = waves * each;

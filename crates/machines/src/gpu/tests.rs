@@ -10,7 +10,8 @@ use rdusim_outcome::{BoundBy, Outcome};
 
 use super::run;
 
-fn shipped(name: &str, sets: &[&str]) -> Gpu {
+/// A chip that comes with the program, with overrides.
+pub(super) fn shipped(name: &str, sets: &[&str]) -> Gpu {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
     let AnyChip::Gpu(gpu) = arch::open(Path::new(name), &sets).unwrap() else { panic!("{name} is a GPU") };
     *gpu

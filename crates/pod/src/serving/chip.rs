@@ -178,11 +178,18 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
             gpu.fusion.graphs = stack.kind.captures_graphs();
             // Rooms are the pod's to count: a grid has points that no trace meets.
             gpu.memory.iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX);
-            if stack.groups_heads {
-                gpu.serving.most_grouped = gpu.serving.most_grouped.max(gpu.serving.group_tile);
+            if stack.groups_heads && gpu.serving.most_grouped < gpu.serving.group_tile {
+                gpu.serving.most_grouped = gpu.serving.group_tile;
+                // The limit of a thread block is that of the measured library's kernel of single queries.
+                gpu.serving.block_gb_per_s = gpu.serving.sm_gb_per_s;
             }
             if let Some(us) = stack.expert_call_us {
-                gpu.serving.formats.values_mut().for_each(|format| format.call_us = us);
+                // Tables of every expert and kernels that copy rows are the measured library's: an engine fuses them.
+                for format in gpu.serving.formats.values_mut() {
+                    format.call_us = us;
+                    format.local_expert_ns = 0.0;
+                    format.row_factor = None;
+                }
             }
             // Programmatic launches: a kernel's start is under the end of the one before it.
             gpu.launch.graph_gap_us *= 1.0 - stack.hidden_launches;
@@ -452,5 +459,41 @@ fn of(outcome: &Outcome, seconds: f64, counted: f64, static_w: f64) -> ChipTime 
         static_w,
         products: 0.0,
         by_rows: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{AnyChip, Gpu, driven};
+    use crate::spec;
+
+    fn gpu_of(name: &str, stack: &str) -> (Gpu, Gpu) {
+        let system = spec::open(Path::new(name), &[]).unwrap();
+        let stack = system.stacks.iter().find(|found| found.kind.name() == stack).unwrap();
+        let (AnyChip::Gpu(of_file), AnyChip::Gpu(of_stack)) = (system.chip.clone(), driven(&system, stack)) else {
+            panic!("{name} has GPUs")
+        };
+        (*of_file, *of_stack)
+    }
+
+    #[test]
+    fn an_engine_has_none_of_the_measured_librarys_own_kernels() {
+        let (b200, engine) = gpu_of("dgx-b200", "vllm");
+        assert!(b200.serving.formats["fp8_block"].local_expert_ns > 0.0);
+        for format in engine.serving.formats.values() {
+            assert_eq!((format.call_us, format.local_expert_ns, format.row_factor), (5.0, 0.0, None));
+        }
+        // Its thread blocks take a group of heads, and are not limited as those of single queries.
+        assert_eq!((b200.serving.most_grouped, engine.serving.most_grouped), (1, 32));
+        assert!(b200.serving.block_gb_per_s < b200.serving.sm_gb_per_s);
+        assert_eq!(engine.serving.block_gb_per_s, b200.serving.sm_gb_per_s);
+        // Where the measured library groups heads, its limit is that of its grouped kernel.
+        let (h100, engine) = gpu_of("dgx-h100", "vllm");
+        assert_eq!(engine.serving.block_gb_per_s, h100.serving.block_gb_per_s);
+        // The measured library itself serves as it is.
+        let (b200, library) = gpu_of("dgx-b200", "serving");
+        assert_eq!((library.serving.formats, library.serving.most_grouped), (b200.serving.formats, 1));
     }
 }
