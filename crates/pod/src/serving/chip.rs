@@ -488,10 +488,11 @@ mod tests {
         // Its thread blocks take a group of heads, and are not limited as those of single queries.
         assert_eq!((b200.serving.most_grouped, engine.serving.most_grouped), (1, 32));
         assert!(b200.serving.block_gb_per_s < b200.serving.sm_gb_per_s);
-        assert_eq!(engine.serving.block_gb_per_s, b200.serving.sm_gb_per_s);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(near(engine.serving.block_gb_per_s, b200.serving.sm_gb_per_s));
         // Where the measured library groups heads, its limit is that of its grouped kernel.
         let (h100, engine) = gpu_of("dgx-h100", "vllm");
-        assert_eq!(engine.serving.block_gb_per_s, h100.serving.block_gb_per_s);
+        assert!(near(engine.serving.block_gb_per_s, h100.serving.block_gb_per_s));
         // The measured library itself serves as it is.
         let (b200, library) = gpu_of("dgx-b200", "serving");
         assert_eq!((library.serving.formats, library.serving.most_grouped), (b200.serving.formats, 1));
