@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use rdusim_cost::cost::Ticks;
+use rdusim_cost::cost::{Cycles, Ticks};
 use rdusim_program::{Amount, Iteration, Mapping, ProcessKind, StageId, Streamed};
 
 use super::actors::Firing;
@@ -59,22 +59,14 @@ impl Engine<'_> {
             let state = work.flits(Amount::State, at.column_tile, group, row_tile);
             end = end.max(self.network.send(actor.state, state, now, (begin, nominal)));
         }
+        if group == 0 {
+            self.count_work(stage, at);
+        }
         let merged = self.merge(index, at, Work { begin, occupied: occupied.ticks(), tiles, idle }, now);
         end = end.max(merged.map_or(0, |merged| merged.end));
         let work = &self.work[stage];
         // One operand delays the other.
         end = operands.map(|group| self.network.delayed_until(group)).into_iter().fold(end, Ticks::max);
-        if group == 0 {
-            let last = work.mapping().groups() - 1;
-            self.macs += work.stored_macs(at.column_tile, rows);
-            self.executed_macs += work.executed_macs(at.column_tile, row_tile);
-            self.expanded_elements += work.expanded_elements(at.column_tile, rows);
-            self.simd_elements[stage] += work.simd_elements(at.column_tile, rows);
-            if self.processes.emits(ProcessKind::Group { stage, group: last }, at) {
-                let tail = self.section.stages[stage].spec.tail.len() as u64;
-                self.simd_elements[stage] += tail * work.output_elements(at.column_tile, rows);
-            }
-        }
         let taking = Taking {
             end: end - idle,
             lasts: lengths.map(|(_, least)| nominal.max(least)),
@@ -90,6 +82,37 @@ impl Engine<'_> {
             _ => begin + first_tile.saturating_sub(idle),
         };
         let first_out = first_out.max(merged.map_or(0, |merged| merged.first_out));
+        self.count_time(index, (begin, end), occupied);
+        let actor = &mut self.actors[index];
+        actor.free_at = end;
+        actor.fed_at = left;
+        actor.taken.add(taking, actor.holds, now.saturating_sub(self.longest));
+        actor.under_way.push_back(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
+        self.queue.push(Reverse((first_out, Event::Emit(index))));
+        // The sums of the last tile are in its accumulators when it begins.
+        let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
+        self.go_on(index, 1);
+        self.release_inputs(index, at, [left[0], left[1], sums_left], now);
+        self.wake(index, now);
+    }
+
+    /// Counts what a firing of all groups of a stage computes.
+    fn count_work(&mut self, stage: StageId, at: Iteration) {
+        let row_tile = self.tiling.row_tile(at.row_tile);
+        let (work, rows) = (&self.work[stage], row_tile.rows);
+        let last = work.mapping().groups() - 1;
+        self.macs += work.stored_macs(at.column_tile, rows);
+        self.executed_macs += work.executed_macs(at.column_tile, row_tile);
+        self.expanded_elements += work.expanded_elements(at.column_tile, rows);
+        self.simd_elements[stage] += work.simd_elements(at.column_tile, rows);
+        if self.processes.emits(ProcessKind::Group { stage, group: last }, at) {
+            let tail = self.section.stages[stage].spec.tail.len() as u64;
+            self.simd_elements[stage] += tail * work.output_elements(at.column_tile, rows);
+        }
+    }
+
+    /// Counts how an actor spends the time up to the end of a firing that works for `occupied` cycles, from when it was free.
+    fn count_time(&mut self, index: usize, (begin, end): (Ticks, Ticks), occupied: Cycles) {
         let actor = &self.actors[index];
         let waited = begin - actor.free_at;
         let stalled = actor.waits_for_credit.min(waited);
@@ -102,16 +125,6 @@ impl Engine<'_> {
         // Operands that come later than they are worked on.
         actor.starved += waited - stalled + end - begin - occupied.ticks();
         actor.busy_cycles += occupied.0;
-        actor.free_at = end;
-        actor.fed_at = left;
-        actor.taken.add(taking, actor.holds, now.saturating_sub(self.longest));
-        actor.under_way.push_back(Firing { at, emits_at: first_out, ends_at: end, tile: first_tile, tiles });
-        self.queue.push(Reverse((first_out, Event::Emit(index))));
-        // The sums of the last tile are in its accumulators when it begins.
-        let sums_left = merged.map_or(end.saturating_sub(first_tile), |merged| merged.left);
-        self.go_on(index, 1);
-        self.release_inputs(index, at, [left[0], left[1], sums_left], now);
-        self.wake(index, now);
     }
 
     /// When a firing that is fed for `paced` ticks, a tile in `tile` of them, can end by when its inputs came.
