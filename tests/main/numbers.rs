@@ -38,8 +38,7 @@ pub(crate) fn files(directory: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Every workload that comes with rdusim, on a chip that does: a mapping that is drawn, and if asked for those that are found in each
-/// mode.
+/// Every workload that comes with rdusim, on a chip that does: a mapping that is drawn, and if it `finds`, those of every mode.
 fn computes_what_it_says(chip: &Path, finds: bool) {
     let AnyChip::Rdu(chip) = arch::open(chip, &[]).expect("a chip") else { panic!("{} is no RDU", chip.display()) };
     for path in files("workloads") {

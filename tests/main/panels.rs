@@ -64,8 +64,11 @@ fn the_engines_agree_on_panels() {
     assert!(median < 0.005 && late < 0.12 && worst < 0.25, "median {median:.4}, 95th {late:.4}, worst {worst:.4}");
 }
 
+/// What [`product`] may have behind it.
+pub(crate) const GELU: &str = "[[operators]]\nname = \"gelu\"\nkind = \"gelu\"\ninputs = [\"y\"]\noutput = \"z\"\n";
+
 /// A product of so many rows, depth and columns, with what stands behind it.
-fn product([rows, depth, columns]: [u64; 3], behind: &str) -> Workload {
+pub(crate) fn product([rows, depth, columns]: [u64; 3], behind: &str) -> Workload {
     let text = format!(
         "schema = 1\nname = \"w\"\ndtype = \"bf16\"\n[[tensors]]\nname = \"x\"\nshape = [{rows}, {depth}]\nrole = \"input\"\n\
          [[tensors]]\nname = \"w\"\nshape = [{depth}, {columns}]\nrole = \"weight\"\n\
@@ -74,13 +77,19 @@ fn product([rows, depth, columns]: [u64; 3], behind: &str) -> Workload {
     workload::parse("w", &text, &[], 0).expect("a product")
 }
 
+/// An SN10 with some fields set.
+pub(crate) fn sn10(sets: &[&str]) -> arch::Chip {
+    let set = |set: &&str| Override::parse(&format!("arch.{set}")).expect("an override");
+    let sets: Vec<Override> = sets.iter().map(set).collect();
+    arch::load("arch/sn10.toml".as_ref(), &sets).expect("a chip")
+}
+
 /// A weight that stays on chip is read once, however many row blocks the sums need: no floor counts it again.
 #[test]
 fn a_weight_that_stays_is_read_once_by_the_floor_too() {
     // 640 x 640 weights of bf16 are 800 KiB, and 10,000 x 640 sums 24.4 MiB: with 1.25 MiB of SRAM they take 20 blocks or panels.
     let workload = product([10_000, 640, 640], "");
-    let set = Override::parse("arch.pmu.capacity_bytes=2048").expect("an override");
-    let chip = arch::load("arch/sn10.toml".as_ref(), &[set]).expect("a chip");
+    let chip = sn10(&["pmu.capacity_bytes=2048"]);
     let of = workload.operators.ids().collect::<Vec<_>>();
     let graph = SectionGraph::new(&workload, &of, false).expect("a pipeline");
     let axes = graph.panel_axes().expect("one product");
@@ -130,8 +139,7 @@ fn short_sram_takes_panels() {
     let workload = workload::load("workloads/gpt13b-mlp.toml".as_ref(), &[], 0).expect("a workload");
     let mut before = [u64::MAX; 2];
     for (capacity, most) in [(16, [1_600, 1_440]), (32, [1_160, 1_000]), (64, [880, 720])] {
-        let set = Override::parse(&format!("arch.pmu.capacity_bytes={}", capacity << 10)).expect("an override");
-        let chip = arch::load("arch/sn10.toml".as_ref(), &[set]).expect("a chip");
+        let chip = sn10(&[&format!("pmu.capacity_bytes={}", capacity << 10)]);
         let modes = [Mode::Kbk, Mode::Fused];
         let compiled = found_quickly(&chip, &workload, &modes).expect("it fits");
         for ((of, most), before) in compiled.iter().zip(most).zip(&mut before) {
@@ -148,13 +156,10 @@ fn short_sram_takes_panels() {
 
 /// Products of a range of sizes on grids of 96 PCUs of an SN10 with less SRAM than their sums need, as the search maps them.
 fn found_on_short_sram(sizes: [u64; 3]) -> (arch::Chip, Workload, Configuration) {
-    let gelu = "[[operators]]\nname = \"gelu\"\nkind = \"gelu\"\ninputs = [\"y\"]\noutput = \"z\"\n";
-    let workload = product(sizes, gelu);
+    let workload = product(sizes, GELU);
     let sets =
         ["pmu.capacity_bytes=4096", "grid.columns=16", "grid.rows=12", "grid.tile_columns=16", "grid.tile_rows=12"];
-    let set = |set: &&str| Override::parse(&format!("arch.{set}")).expect("an override");
-    let sets: Vec<Override> = sets.iter().map(set).collect();
-    let chip = arch::load("arch/sn10.toml".as_ref(), &sets).expect("a chip");
+    let chip = sn10(&sets);
     let compiled = found_quickly(&chip, &workload, &[Mode::Fused]).expect("it fits").pop().expect("a mode");
     (chip, workload, compiled.configuration)
 }

@@ -69,8 +69,8 @@ pub struct OfSram {
     pub least_bytes: Vec<Option<u64>>,
 }
 
-/// The curve of some modes: the floors at many amounts of SRAM, and one compilation at the chip's own, at an effort. `tick` is called with the
-/// points done and the points there are, from any thread.
+/// The curve of some modes: the floors at many amounts of SRAM, and one compilation at the chip's own, at an effort. `tick` is called with
+/// the points done and the points there are, from any thread.
 ///
 /// # Errors
 /// What the inputs, the compiler or a run refuse, and a chip that has no mapping.

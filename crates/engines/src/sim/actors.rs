@@ -38,7 +38,7 @@ pub(super) struct Actor {
     pub(super) level: LoopLevel,
     /// Firings in the section.
     pub(super) count: u64,
-    /// Firings begun.
+    /// How many of these have begun; not all of them have ended.
     pub(super) next: u64,
     /// Where the next one stands in the nest; of an actor that has begun its last, the last.
     pub(super) at: Iteration,

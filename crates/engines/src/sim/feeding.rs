@@ -12,20 +12,19 @@ use super::network::Sink;
 use super::taken::{Taking, share};
 
 impl Engine<'_> {
-    /// When a firing ends at the earliest that works for `occupied` ticks and whose operands of a kind, of an amount of flits, come from
+    /// When a firing ends at the earliest that works for `occupied` ticks and whose operands of a kind, of an amount with so many flits in its largest flow, come from
     /// `arrives` on. Flows into one port of a PCU take turns, a packet each, and every step of the work needs its part of each of
     /// them: it begins when the last flow has its turn, and what the last packets bring is worked on behind them. A packet is what is
     /// there of a slot that still fills, and what a FIFO before the array has room for: one that is full lets a flit in as one is taken.
     pub(super) fn fed_in_turns(
         &self,
         (index, at): (usize, Iteration),
-        (kind, amount): (usize, Flits),
+        (kind, amount, flits): (usize, Flits, u64),
         (arrives, occupied): (Ticks, Ticks),
     ) -> Ticks {
         let actor = &self.actors[index];
         let group = [actor.feed, actor.weights][kind];
-        let (Sink { flows, ticks, flit_ticks }, (flits, _)) =
-            (self.network.sink(group, amount), self.network.longest(group, amount));
+        let Sink { flows, ticks, flit_ticks } = self.network.sink(group, amount);
         if flows < 2 || flits == 0 {
             return 0;
         }

@@ -42,7 +42,11 @@ impl Engine<'_> {
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
         for kind in [0, 1] {
             let arrives = fed_at[kind].max(self.network.ends_at(feeds[kind]));
-            end = end.max(self.fed_in_turns((index, at), (kind, amounts[kind]), (arrives, occupied.ticks())));
+            end = end.max(self.fed_in_turns(
+                (index, at),
+                (kind, amounts[kind], lengths[kind].0),
+                (arrives, occupied.ticks()),
+            ));
         }
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [0, 1].map(|kind| {

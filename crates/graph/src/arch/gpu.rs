@@ -175,8 +175,7 @@ pub struct ServingStack {
     pub block_gb_per_s: f64,
     /// Thread blocks of an SM up to which a cache is cut into parts; as many as it has room for if the file gives none.
     pub parts_per_sm: Option<u64>,
-    /// The grouped kernel is taken where its thread blocks, each with so many keys, are a quarter of the SMs or more; always if the file
-    /// gives none.
+    /// The grouped kernel is taken where its thread blocks, each with so many keys, are a quarter of the SMs or more; `None`: always.
     pub group_least_keys: Option<u64>,
     /// Nanoseconds that a thread block takes to pass over a key outside the window.
     pub skipped_key_ns: f64,

@@ -61,7 +61,7 @@ impl Largest {
 }
 
 /// What a transfer brings to the port that most of its flows end at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sink {
     /// How many of its flows end there.
     pub flows: u64,
@@ -76,25 +76,28 @@ pub(crate) struct Sink {
 struct Ends {
     /// Ticks of a transfer of the reference size at the fullest port that its flows begin at ([`work_of`]).
     source_work: u64,
-    /// Of the port that most of its flows end at: how many do, the ticks of a transfer of the reference size, and those of a flit.
-    sink: (u64, u64, Ticks),
+    /// The port that most of its flows end at, with the ticks of a transfer of the reference size.
+    sink: Sink,
 }
 
 impl Ends {
     fn new(group: &TransferGroup, flows: &IndexVec<FlowId, Flow>, flit_ticks: &[Ticks]) -> Self {
         let mut sources: FxHashMap<Place, u64> = FxHashMap::default();
-        let mut sinks: FxHashMap<Place, (u64, u64)> = FxHashMap::default();
+        let mut sinks: FxHashMap<Place, Sink> = FxHashMap::default();
         for flow in group.flows.iter().map(|&f| &flows[f]) {
             let [source, behind @ ..] = &flow.route[..] else { continue };
             *sources.entry(*source).or_default() += work_of(flow.share, flit_ticks[*source as usize]);
             for &sink in behind.iter().take(behind.len() - index(flow.links)) {
-                let (flows, work) = sinks.entry(sink).or_default();
-                *flows += 1;
-                *work += work_of(flow.share, flit_ticks[sink as usize]);
+                let flit_ticks = flit_ticks[sink as usize];
+                let Sink { flows, ticks, .. } = sinks.get(&sink).copied().unwrap_or_default();
+                sinks.insert(
+                    sink,
+                    Sink { flows: flows + 1, ticks: ticks + work_of(flow.share, flit_ticks), flit_ticks },
+                );
             }
         }
-        let sinks = sinks.into_iter().map(|(sink, (flows, work))| (flows, work, flit_ticks[sink as usize]));
-        Self { source_work: sources.into_values().max().unwrap_or(0), sink: sinks.max().unwrap_or_default() }
+        let fullest = |of: FxHashMap<Place, u64>| of.into_values().max().unwrap_or(0);
+        Self { source_work: fullest(sources), sink: sinks.into_values().max().unwrap_or_default() }
     }
 }
 
@@ -255,8 +258,8 @@ impl SharedResources {
 
     /// What a transfer of `amount` flits brings to the port that most of its flows end at.
     pub(super) fn sink(&self, group: usize, amount: u64) -> Sink {
-        let (flows, work, flit_ticks) = self.groups[group].ends.sink;
-        Sink { flows, ticks: saturating_u64(scaled(work, amount)), flit_ticks }
+        let sink = self.groups[group].ends.sink;
+        Sink { ticks: saturating_u64(scaled(sink.ticks, amount)), ..sink }
     }
 
     /// Flits of the smallest flow of a transfer of `amount` flits.
