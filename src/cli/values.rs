@@ -15,7 +15,7 @@ pub(super) enum ModelPhase {
     Training,
     /// One token a sequence, with a cache of keys and values
     Decode,
-    /// As forward, keys and values written to a cache
+    /// As forward, with logits of each prompt's last token; keys and values written to a cache
     Prefill,
 }
 

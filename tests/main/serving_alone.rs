@@ -1,51 +1,72 @@
-//! A model on one GPU: `run` and `pod` time the same kernels.
+//! A model on one chip: `run` and `pod` time the same graph by the same kernels.
 
-use rdusim::arch::AnyChip;
-use rdusim::mode::Mode;
-use rdusim::model::{Options, Phase, preset, write};
-use rdusim::pod::{Load, serve};
-use rdusim::{gpu, workload};
+use serde_json::Value;
 
-use crate::serving::{service, serving, system};
+use crate::serving::rdusim;
 
-const USERS: u64 = 32;
-const CONTEXT: u64 = 1024;
+/// A phase of a model: name, users, tokens of a prompt or a context.
+type Case = (&'static str, u64, u64);
 
-/// Seconds of a decode step in `run` (a captured graph) and of the kernels of the same step on a system's one chip.
-fn both(system_name: &str, model: &str, users: u64) -> [f64; 2] {
-    let system = system(system_name);
-    let AnyChip::Gpu(gpu) = &system.chip else { panic!("{system_name} is of GPUs") };
-    let (architecture, _) = preset(model).expect("a preset");
-    let text = write(&Options::new(model, architecture, Phase::Decode, users, CONTEXT)).expect("a workload");
-    let workload = workload::parse(model, &text, &[], 0).expect("a graph");
-    let outcome = gpu::run(gpu, &workload, &[Mode::Fused]).expect("an outcome").remove(0);
-    let alone = outcome.cycles as f64 / gpu.clock_hz as f64;
-    let service = service(model, "tp=1");
-    let load = Load::filling(&service.parallel, users, CONTEXT);
-    let served = serve(&system, serving(&system), &service, &load, Phase::Decode, None).expect("a batch");
-    let time = served.decode.time;
+const PHASES: [Case; 3] = [("decode", 32, 1024), ("decode", 1, 1024), ("prefill", 2, 512)];
+
+fn parsed(args: &[&str]) -> Value {
+    let output = rdusim(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Seconds of `run` in mode `fused`, and of the kernels that `pod` counts on a system's one chip with the stack `serving`.
+fn both((chip, system): (&str, &str), model: &str, (phase, users, tokens): Case, set: &[&str]) -> [f64; 2] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("model.toml");
+    let file = file.to_str().expect("UTF-8");
+    let (users, tokens) = (users.to_string(), tokens.to_string());
+    let length = if phase == "decode" { "--context" } else { "--sequence" };
+    let written = rdusim(&["model", model, "--phase", phase, "--batch", &users, length, &tokens, "-o", file]);
+    assert!(written.status.success(), "{model}: {}", String::from_utf8_lossy(&written.stderr));
+    let run = [&["run", "--arch", chip, "--workload", file, "--mode", "fused", "--format", "json"], set].concat();
+    let alone = parsed(&run)["runs"][0]["time_s"].as_f64().expect("seconds");
+    let pod = ["pod", system, "--model", model, "--phase", phase, "--batch", &users, "--seq", &tokens];
+    let served = parsed(&[&pod[..], &["--parallel", "tp=1", "--stack", "serving", "--format", "json"]].concat());
+    let time = &served["time_s"];
     // What a pod adds is the host, which is told apart.
-    let host = time.sum() - time.compute;
-    assert!((host - time.other).abs() < 1e-12 && time.other > 0.0, "{time:?}");
-    [alone, time.compute]
+    let of = |key: &str| time[key].as_f64().expect("seconds");
+    let told: f64 = time.as_object().expect("parts").values().filter_map(Value::as_f64).sum();
+    assert!((told - of("compute") - of("other")).abs() < 1e-12, "{model}: {time}");
+    [alone, of("compute")]
+}
+
+fn check(chip: (&str, &str), models: &[&str], phases: &[Case], set: &[&str]) {
+    for model in models {
+        for &case in phases {
+            let [alone, served] = both(chip, model, case, set);
+            assert!((alone / served - 1.0).abs() < 1e-6, "{model} on {}, {case:?}: {alone} s and {served} s", chip.0);
+        }
+    }
+}
+
+/// Full and grouped heads, biases, tied tables, norms of heads, a recurrence, experts and windows; matrices of 16, 8 and 4 bits.
+#[test]
+fn a_gpu_alone_takes_as_long_as_a_pod_of_one() {
+    let models = ["gpt2", "gpt2-xl", "llama2-7b", "llama3-8b", "mistral-7b", "qwen3-8b", "mamba2-2.7b"];
+    check(("h100", "dgx-h100"), &models, &PHASES, &[]);
+    let others = ["llama-3.1-8b-fp8", "qwen3-30b-a3b", "qwen3-30b-a3b-fp8", "gpt-oss-20b"];
+    check(("h100", "dgx-h100"), &others, &PHASES, &[]);
+    check(("a100", "dgx-a100"), &["gpt2", "llama3-8b", "gpt-oss-20b"], &PHASES, &[]);
+    check(("b200", "dgx-b200"), &["qwen3-32b-fp8", "gemma-4-31b"], &PHASES, &[]);
+}
+
+/// As a pod's stack launches, and with its effort. (Llama's heads are grouped: a pod also tries their queries as rows of one product.)
+const AS_SERVED: [&str; 4] = ["--effort", "quick", "--set", "arch.launch.orchestration=\"hardware\""];
+
+#[test]
+fn an_rdu_alone_takes_as_long_as_a_pod_of_one() {
+    check(("sn40l", "sn40l-16"), &["gpt2"], &[("decode", 8, 512), ("prefill", 1, 512)], &AS_SERVED);
 }
 
 #[test]
-fn a_run_of_a_decode_step_takes_as_long_as_a_pod_of_one_chip() {
-    for system in ["dgx-a100", "dgx-h100"] {
-        for (model, users) in [
-            ("llama3-8b", USERS),
-            ("llama3-8b", 1),
-            ("llama2-7b", 8),
-            ("mistral-7b", USERS),
-            ("gpt2", USERS),
-            ("gpt2-xl", 1),
-        ] {
-            let [alone, served] = both(system, model, users);
-            assert!(
-                (alone / served - 1.0).abs() < 1e-9,
-                "{model} on {system}, {users} users: {alone} s and {served} s"
-            );
-        }
-    }
+#[ignore = "depth: whole models, a minute"]
+fn whole_models_on_an_rdu_take_as_long_as_on_a_pod_of_one() {
+    let models = ["gpt2-xl", "llama2-7b", "llama3-8b", "mistral-7b", "llama-3.2-1b", "qwen3-8b"];
+    check(("sn40l", "sn40l-16"), &models, &[("decode", 8, 512), ("decode", 1, 512), ("prefill", 1, 512)], &AS_SERVED);
 }

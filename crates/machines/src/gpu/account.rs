@@ -142,6 +142,7 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
     let label = match kernel.work {
         Work::Attention(_) => "flash attention".to_owned(),
         Work::AttentionGradient(_) => "flash attention, gradient".to_owned(),
+        Work::Experts { .. } => "experts".to_owned(),
         Work::Gemm(_) | Work::Stream => names.join("+"),
     };
     SectionOutcome {

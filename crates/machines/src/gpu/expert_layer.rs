@@ -14,10 +14,17 @@ use super::stream;
 /// # Errors
 /// A format that the tensor cores lack.
 pub(super) fn parts(gpu: &Gpu, of: &Experts) -> Result<Vec<Part>, Diagnostic> {
+    parts_with(gpu, of, &loads(of))
+}
+
+/// The same with given rows of each expert of the device, the mean over several draws of them.
+///
+/// # Errors
+/// As [`parts`].
+pub(super) fn parts_with(gpu: &Gpu, of: &Experts, draws: &[Vec<u64>]) -> Result<Vec<Part>, Diagnostic> {
     let (format, packed) = (of.format, of.format.packed());
     let macs_per_cycle = format.rate(gpu)? / packed as f64;
     let stack = &gpu.serving;
-    let draws = loads(of);
     let own = stack.formats.get(format.name());
     let grouped_share = own.map_or(stack.grouped_share, |own| own.grouped_share);
     let row_factor = own.and_then(|own| own.row_factor).unwrap_or(stack.row_factor);
@@ -27,7 +34,7 @@ pub(super) fn parts(gpu: &Gpu, of: &Experts) -> Result<Vec<Part>, Diagnostic> {
     let into = if of.gated { 2 } else { 1 };
     let inner = (of.inner / of.tensor_parallel).max(1);
     let mut sums = [0.0; 4];
-    for rows in &draws {
+    for rows in draws {
         let routed: u64 = rows.iter().sum();
         let groups: Vec<u64> = rows.iter().copied().filter(|&rows| rows > 0).collect();
         let bytes = |columns: u64| (routed * columns) as f64 * element;

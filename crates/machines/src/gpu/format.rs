@@ -3,6 +3,7 @@
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::{Gpu, Quantise};
+use rdusim_graph::workload::Packed;
 
 /// Bytes of an element of NVFP4: four bits, and a scale of eight for 16 of them [P NVIDIA Blackwell whitepaper].
 const NVFP4_BYTES: f64 = 0.5 + 1.0 / 16.0;
@@ -60,6 +61,20 @@ impl ProductFormat {
             "w8a16" => Self::ByteWeights,
             _ => return None,
         })
+    }
+
+    /// The format of a product of activations of a type with a matrix that is stored in that type, or `packed`.
+    pub(super) fn of(activations: Dtype, packed: Option<Packed>) -> Self {
+        let narrow = activations.bytes() == 1;
+        match packed.map(|packed| (packed.format, packed.group)) {
+            None => Self::Plain(activations),
+            Some(("nvfp4", _)) if narrow => Self::Nvfp4,
+            Some(("mxfp4", _)) if narrow => Self::Mxfp4Mxfp8,
+            Some(("nvfp4" | "mxfp4" | "int4", _)) => Self::Mxfp4Weights,
+            Some((_, Some(_))) if narrow => Self::Fp8Block,
+            Some(_) if narrow => Self::Plain(activations),
+            Some(_) => Self::ByteWeights,
+        }
     }
 
     /// The data type of both operands, where it is one.

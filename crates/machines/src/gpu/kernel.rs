@@ -11,6 +11,13 @@ pub(super) enum Work {
     Attention(OperatorId),
     /// Its gradients.
     AttentionGradient(OperatorId),
+    /// A layer of experts, by what gathers their rows and the first product with their matrices.
+    Experts {
+        /// Gathers the rows of each expert.
+        gather: OperatorId,
+        /// The first product with the experts' matrices.
+        first: OperatorId,
+    },
     /// Only moves data.
     Stream,
 }

@@ -1,22 +1,30 @@
 //! From operators to kernels: one each, or fused as libraries and compilers of kernels do.
 
 use rdusim_base::index::Id;
-use rdusim_graph::arch::Fusion;
-use rdusim_graph::workload::{Moved, OperatorId, OperatorKind, Uses, Workload, epilogue_of, moved, runs_with};
+use rdusim_graph::arch::{Fusion, Gpu};
+use rdusim_graph::workload::{Moved, OperatorId, OperatorKind, Phase, Uses, Workload, epilogue_of, moved, runs_with};
 
 use super::attention_groups::{self, Group};
+use super::expert_groups;
 use super::kernel::{Kernel, Work};
+use super::side_by_side;
 
 /// Operators of a fused kernel that only moves data.
 const MOST_STREAMED: usize = 8;
 
 /// The kernels of a graph, in the order they run. Without `fusion`, one an operator.
-pub(super) fn kernels(workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kernel> {
+pub(super) fn kernels(gpu: &Gpu, workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kernel> {
     let uses = Uses::new(workload);
-    let groups = match fusion {
+    // Who trains wants the gradient of each matrix: none is packed, and experts are products of their own.
+    let serves = fusion.is_some_and(|fusion| fusion.elementwise && fusion.epilogue)
+        && workload.operators.iter().all(|operator| operator.phase == Phase::Forward);
+    let mut groups = match fusion {
         Some(fusion) if fusion.attention.is_flash() => attention_groups::find(workload, &uses),
         _ => Vec::new(),
     };
+    if serves {
+        groups.extend(expert_groups::find(gpu, workload, &uses));
+    }
     let mut group_of: Vec<Option<usize>> = vec![None; workload.operators.len()];
     for (index, group) in groups.iter().enumerate() {
         group.operators.iter().for_each(|op| group_of[op.index()] = Some(index));
@@ -35,10 +43,20 @@ pub(super) fn kernels(workload: &Workload, fusion: Option<&Fusion>) -> Vec<Kerne
             continue;
         }
         let is_gemm = workload.operators[op].kind == OperatorKind::Gemm;
-        if !is_gemm && fusion.is_some_and(|fusion| fusion.elementwise) && builder.joins(op) {
+        if !is_gemm
+            && fusion.is_some_and(|fusion| fusion.elementwise)
+            && (builder.joins(op) || builder.joins_beside(op))
+        {
             continue;
         }
         let mut operators = vec![op];
+        if is_gemm && serves {
+            let products = side_by_side::products(workload, &uses, op);
+            if products.len() > 1 {
+                builder.start_side_by_side(&products);
+                continue;
+            }
+        }
         if is_gemm && fusion.is_some_and(|fusion| fusion.epilogue) {
             let is_free = |op: OperatorId| builder.kernel_of[op.index()].is_none() && group_of[op.index()].is_none();
             operators.extend(epilogue_of(workload, &uses, op, is_free));
@@ -69,6 +87,13 @@ impl Builder<'_> {
         self.lists.push((operators.to_vec(), work));
     }
 
+    /// Starts products that run as one, with the biases of each.
+    fn start_side_by_side(&mut self, products: &[OperatorId]) {
+        let mut operators = products.to_vec();
+        operators.extend(side_by_side::biases(self.workload, self.uses, products));
+        self.start(&operators, Work::Gemm(products[0]));
+    }
+
     /// The kernels that make the inputs of an operator.
     fn sources(&self, op: OperatorId) -> impl Iterator<Item = Option<usize>> + '_ {
         let inputs = &self.workload.operators[op].inputs;
@@ -77,16 +102,43 @@ impl Builder<'_> {
         made.map(|producer| self.kernel_of[producer.index()])
     }
 
+    /// The kernel that makes the last of an operator's inputs; none if one of them has no kernel yet.
+    fn latest_source(&self, op: OperatorId) -> Option<usize> {
+        self.sources(op).try_fold(None, |most, kernel| Some(most.max(Some(kernel?)))).flatten()
+    }
+
+    /// Puts a function of one of several products that run as one into the kernel that streams results of the others: their rows lie side
+    /// by side.
+    fn joins_beside(&mut self, op: OperatorId) -> bool {
+        let Some(latest) = self.latest_source(op) else { return false };
+        let (made, work) = &self.lists[latest];
+        let products = made.iter().filter(|&&op| self.workload.operators[op].kind == OperatorKind::Gemm).count();
+        if !matches!(work, Work::Gemm(_)) || products < 2 || !moves_rows(self.workload.operators[op].kind) {
+            return false;
+        }
+        let rows = |op: OperatorId| self.workload.tensors[self.workload.operators[op].output].rows;
+        let beside = (latest + 1..self.lists.len()).find(|&index| {
+            let (operators, work) = &self.lists[index];
+            let first = operators[0];
+            *work == Work::Stream
+                && operators.len() < MOST_STREAMED
+                && self.latest_source(first) == Some(latest)
+                && moves_rows(self.workload.operators[first].kind)
+                && rows(first) == rows(op)
+        });
+        let Some(beside) = beside else { return false };
+        self.kernel_of[op.index()] = Some(beside);
+        self.lists[beside].0.push(op);
+        true
+    }
+
     /// Puts an operator into the kernel that makes the last of its inputs, if that streams the same rows.
     fn joins(&mut self, op: OperatorId) -> bool {
-        let Some(latest) = self.sources(op).try_fold(None, |most, kernel| Some(most.max(Some(kernel?)))).flatten()
-        else {
-            return false;
-        };
+        let Some(latest) = self.latest_source(op) else { return false };
         let (operators, work) = &self.lists[latest];
         if *work != Work::Stream
             || operators.len() >= MOST_STREAMED
-            || !runs_with(self.workload, operators[0], op)
+            || !operators.iter().any(|&other| runs_with(self.workload, other, op))
             || !moves_rows(self.workload.operators[op].kind)
             || !moves_rows(self.workload.operators[operators[0]].kind)
         {

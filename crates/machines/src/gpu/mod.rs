@@ -12,6 +12,7 @@ mod call_tests;
 mod calls;
 mod capacity;
 mod cases;
+mod expert_groups;
 mod expert_layer;
 mod experts;
 mod format;
@@ -20,7 +21,10 @@ mod kernel;
 mod kernels;
 mod latent;
 mod launches;
+#[cfg(test)]
+mod served_tests;
 mod serving;
+mod side_by_side;
 mod sparse;
 mod stream;
 #[cfg(test)]
@@ -82,7 +86,7 @@ fn run_mode(gpu: &Gpu, workload: &Workload, mode: Mode) -> Result<Outcome, Diagn
         Mode::Epilogue => Some(&EPILOGUES),
         Mode::Fused => Some(&gpu.fusion),
     };
-    let list = kernels(workload, fusion);
+    let list = kernels(gpu, workload, fusion);
     let held = capacity::check(gpu, workload, &list, mode)?;
     let mut cache = Cache::new(gpu.l2.reuse_bytes());
     let timed: Vec<Timed> =
@@ -111,6 +115,7 @@ impl Timer<'_> {
             Work::Gemm(op) => self.gemm(op),
             Work::Attention(scores) => self.attention(scores, false),
             Work::AttentionGradient(scores) => self.attention(scores, true),
+            Work::Experts { gather, first } => self.experts(gather, first),
             Work::Stream => self.stream(share),
         };
         for tensor in kernel.reads.iter().chain(&kernel.writes) {
@@ -163,7 +168,13 @@ impl Timer<'_> {
         let (a, b) = (operator.inputs[0], operator.inputs[1]);
         let dtype = workload.tensors[a].dtype;
         let Some(form) = workload.form(op) else { return Timed::default() };
-        let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
+        // Products side by side: the columns of all their matrices.
+        let kernel = self.kernel;
+        let products =
+            || kernel.operators.iter().copied().filter(|&op| workload.operators[op].kind == OperatorKind::Gemm);
+        let columns: u64 = products().filter_map(|op| workload.form(op)).map(|form| form.n).sum();
+        let matrices: Vec<TensorId> = products().map(|op| workload.operators[op].inputs[1]).collect();
+        let others = || kernel.reads.iter().copied().filter(|t| *t != a && !matrices.contains(t));
         let weight = &workload.tensors[b];
         let dense = |tensor: TensorId, missing: f64| {
             let of = &workload.tensors[tensor];
@@ -173,20 +184,20 @@ impl Timer<'_> {
         let product = Product {
             count: form.instances * form.heads,
             m: form.m,
-            n: form.n,
+            n: columns,
             k: form.k,
             element_bytes: dtype.bytes(),
             b_element_bytes: weight.packed_element_bytes().unwrap_or(dtype.bytes() as f64),
             macs_per_cycle: gpu.sm.tensor_macs.get(&dtype).copied().unwrap_or(1) as f64
                 * if self.is_pruned(a) { gpu.sm.sparse_2_4_speedup } else { 1.0 },
             a_bytes: dense(a, self.missing(a)),
-            b_bytes: dense(b, self.missing(b)),
-            epilogue_read_bytes: others.map(|t| self.missing(t)).sum(),
+            b_bytes: matrices.iter().map(|&matrix| dense(matrix, self.missing(matrix))).sum(),
+            epilogue_read_bytes: others().map(|t| self.missing(t)).sum(),
             write_bytes: self.writes(),
             groups: Vec::new(),
         };
         let product = self.in_four_bits(product, (a, b));
-        let all = form.instances * form.heads * form.m * form.n * form.k;
+        let all = form.instances * form.heads * form.m * columns * form.k;
         let chosen = match (&weight.mask, &workload.tensors[operator.output].mask) {
             (Some(mask), _) => {
                 let chosen = sparse::weight(gpu, &product, mask, self.missing(b));
@@ -206,14 +217,14 @@ impl Timer<'_> {
             Some((Chosen { time, macs, zero_macs, style }, what)) => (time, macs, zero_macs, Some((style, what))),
             None => (gemm::fastest(gpu, &product), all, 0, None),
         };
-        let mut reads: Vec<(TensorId, f64)> = vec![(a, time.a_read_bytes), (b, time.b_read_bytes)];
-        if workload.base(a) == workload.base(b) {
-            reads.truncate(1);
+        let mut reads: Vec<(TensorId, f64)> = vec![(a, time.a_read_bytes)];
+        if workload.base(a) != workload.base(b) {
+            let stored: f64 = matrices.iter().map(|&matrix| self.bytes(matrix)).sum();
+            reads.extend(matrices.iter().map(|&matrix| (matrix, time.b_read_bytes * self.bytes(matrix) / stored)));
         }
-        let others = self.kernel.reads.iter().copied().filter(|&t| t != a && t != b);
-        reads.extend(others.map(|t| (t, self.missing(t))).collect::<Vec<_>>());
+        reads.extend(others().map(|t| (t, self.missing(t))));
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
-        let expanded = self.expanded((a, form.n.div_ceil(EXPANDED_ROWS)), form.m);
+        let expanded = self.expanded((a, columns.div_ceil(EXPANDED_ROWS)), form.m);
         let mut time = self.with_expansion(time, expanded);
         time.cycles += self.narrowing_cycles((a, b), (op, form.instances * form.heads * form.m * form.k));
         // The epilogue prunes when the products of its tile are done.
@@ -297,6 +308,28 @@ impl Timer<'_> {
         let products = if gradient { 5 } else { 2 };
         let timed = self.timed(self.with_expansion(time, expanded), reads, products * form.causal_macs());
         Timed { expanded, ..timed }
+    }
+
+    /// A layer of experts as an inference library calls it, behind the kernel before it: with as many rows for each expert as the graph gives
+    /// it, and at least as long as its bytes take.
+    fn experts(&mut self, gather: OperatorId, first: OperatorId) -> Timed {
+        let (gpu, workload) = (self.gpu, self.workload);
+        let layer = expert_groups::experts(gpu, workload, (gather, first)).zip(expert_groups::loads(workload, first));
+        let Some((of, loads)) = layer else { return Timed::default() };
+        let parts = expert_layer::parts_with(gpu, &of, &[loads]).unwrap_or_default();
+        // The call outside its kernels, and the gap before them, are counted elsewhere.
+        let beside = gpu.cycles_of_us(gpu.serving.call_us + gpu.launch.graph_gap_us + gpu.launch.ramp_us);
+        let cycles = parts.iter().map(|(_, cycles)| cycles).sum::<f64>() - beside;
+        let reads: Vec<(TensorId, f64)> = self.kernel.reads.iter().map(|&t| (t, self.missing(t))).collect();
+        let moved = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + self.writes();
+        let memory = moved / gpu.memory_bytes_per_cycle();
+        let mut time =
+            KernelTime::of(cycles.max(memory), if memory > 0.5 * cycles { Limit::Memory } else { Limit::Imbalance });
+        time.sms = gpu.sm.count;
+        time.l2_bytes = moved;
+        time.shape = format!("{} experts, {} rows", of.experts, of.tokens * of.chosen);
+        let products = self.kernel.operators.iter().map(|&op| workload.dense_macs(op));
+        self.timed(time, reads, products.sum())
     }
 
     /// The attention kernel of prompts: that of an inference library, where the graph has no gradients.

@@ -6,6 +6,21 @@ use super::write::{Writer, with};
 use rdusim_graph::workload::Kept;
 
 impl Writer<'_> {
+    /// What has logits in prefill: the first token to be generated follows from the last one of each prompt.
+    pub(super) fn last_of_prompts(&mut self, y: String) -> String {
+        if self.options.phase == Phase::Prefill && self.options.sequence > 1 {
+            return self.last_rows(&y, "batch");
+        }
+        y
+    }
+
+    /// So many rows of `y`, which alone have logits.
+    pub(super) fn last_rows(&mut self, y: &str, rows: &str) -> String {
+        self.shaped("y_last", rows, "hidden", &Kept::default());
+        self.operator("last_tokens", "slice", &[y], "y_last", &with());
+        "y_last".to_owned()
+    }
+
     /// The logits of `x`, and in training their loss.
     pub(super) fn logits(&mut self, x: &str) {
         if self.options.architecture.extras.patches.is_some() && self.part.is_none() {

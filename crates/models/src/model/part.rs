@@ -33,16 +33,9 @@ impl Writer<'_> {
         if !part.has_logits {
             return;
         }
-        if self.options.phase == Phase::Prefill && self.options.sequence > 1 {
-            // The first token to be generated follows from the last one of each prompt.
-            self.shaped("y_last", "batch", "hidden", &Kept::default());
-            self.operator("last_tokens", "slice", &[&y], "y_last", &with());
-            "y_last".clone_into(&mut y);
-        }
+        y = self.last_of_prompts(y);
         if self.options.phase == Phase::Decode && part.sampled.is_some() {
-            self.shaped("y_last", "sampled", "hidden", &Kept::default());
-            self.operator("last_tokens", "slice", &[&y], "y_last", &with());
-            "y_last".clone_into(&mut y);
+            y = self.last_rows(&y, "sampled");
         }
         self.norm(&y, "x_final");
         self.logits("x_final");

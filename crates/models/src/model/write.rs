@@ -332,17 +332,19 @@ impl Writer<'_> {
     fn model(&mut self) {
         let a = &self.options.architecture;
         let x = self.embedding();
-        let y = self.all_layers(x);
+        let mut y = self.all_layers(x);
+        if a.output {
+            y = self.last_of_prompts(y);
+        }
         let last = if a.post_norm {
             y
         } else {
             self.norm(&y, "x_final");
             "x_final".to_owned()
         };
-        if !a.output {
-            return;
+        if a.output {
+            self.logits(&last);
         }
-        self.logits(&last);
     }
 
     /// All layers, those of one kind after those of another.

@@ -12,7 +12,7 @@ use rdusim_compile::compile::{BaseCache, Effort, compile_with, simulate_measured
 use rdusim_graph::arch::{AnyChip, Chip, Gpu};
 use rdusim_graph::workload::Workload;
 use rdusim_machines::gpu::{self, AttentionCall, Case, Skew};
-use rdusim_models::model::{Architecture, Expertise, Extras, Part, Stack as Layers, part_of};
+use rdusim_models::model::{Architecture, Expertise, Experts, Extras, Part, Stack as Layers, part_of};
 use rdusim_outcome::{Fidelity, Outcome, StopReason};
 use rdusim_program::divided_over_tiers;
 
@@ -110,6 +110,7 @@ impl Chips {
     pub(super) fn time(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
         let mut time = self.whole(stack, service, pass)?;
         time.seconds *= stack.kernel_factor;
+        time.seconds += pass.layers as f64 * stack.layer_s;
         time.products *= stack.kernel_factor;
         Ok(time)
     }
@@ -236,8 +237,11 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
             options.sequence = tokens.next_multiple_of(mamba.chunk_of(tokens));
         }
     }
-    // Those are kernels of their own.
-    options.architecture.extras.experts = None;
+    // Each expert by its columns; those that replicas share out are kernels of their own.
+    let tp = service.parallel.tp;
+    let divided = |of: Experts| Experts { width: of.width / tp, shared: of.shared / tp, ..of };
+    let experts = &mut options.architecture.extras.experts;
+    *experts = experts.filter(|_| service.calls_experts()).map(divided);
     // A kernel of attention bounds scores as it makes them.
     options.architecture.extras.capped_scores &= !like.has_fused_attention;
     part_of(&options, part)?.workload("the part of the model on one chip", 0)
@@ -298,7 +302,7 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     if service.expert_ranks.is_some() || service.architecture.extras.latent.is_some() {
         return by_library(gpu, service, pass);
     }
-    let Some(_) = service.experts() else {
+    let Some(_) = service.experts().filter(|_| !service.calls_experts()) else {
         let workload = graph_of(service, pass, FUSED, pass.layers)?;
         let attending = pass.hybrid.map_or(pass.layers, |layers| layers.attention.into());
         return kernels(gpu, service, pass, &workload, attending);
@@ -397,7 +401,7 @@ fn by_library(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Dia
             of: Expertise { experts, activation: service.architecture.activation, bias: false, latent: None },
             ranks,
             shared: (shared > 0).then(|| fed(shared)),
-            replicas: service.parallel.dp,
+            replicas: service.replicas_of_experts(),
             skew: service.skew().unwrap_or(Skew::Uniform),
         };
         add(library::experts(gpu, &block, rows)?, with);
@@ -483,7 +487,7 @@ mod tests {
         let (b200, engine) = gpu_of("dgx-b200", "vllm");
         assert!(b200.serving.formats["fp8_block"].local_expert_ns > 0.0);
         for format in engine.serving.formats.values() {
-            assert_eq!((format.call_us, format.local_expert_ns, format.row_factor), (5.0, 0.0, None));
+            assert_eq!((format.call_us, format.local_expert_ns, format.row_factor), (0.0, 0.0, None));
         }
         // Its thread blocks take a group of heads, and are not limited as those of single queries.
         assert_eq!((b200.serving.most_grouped, engine.serving.most_grouped), (1, 32));

@@ -17,7 +17,8 @@ use rdusim_models::model::{Decay, DeltaNet, Feed, HeadAttention, LayerKind, Mixe
 /// Bytes of an element of a state of linear attention, which engines keep in fp32 [P `mamba_ssm_dtype` of Qwen3.5's config.json].
 const STATE_BYTES: u64 = 4;
 
-/// Whether all layers of a model are known as lists of kernels; others have graphs.
+/// Whether layers of a model are known as lists of kernels alone: latent and linear attention, and experts that chips share out in a
+/// division of their own; others have graphs, which `run` times too.
 pub(super) fn are_kernels(gpu: &Gpu, service: &Service, stack: &Stack) -> bool {
     let is_known = |kind: &LayerKind| match &kind.mixer {
         Mixer::None | Mixer::Matrix | Mixer::Delta(_) => true,
@@ -25,9 +26,13 @@ pub(super) fn are_kernels(gpu: &Gpu, service: &Service, stack: &Stack) -> bool {
         Mixer::Latent(_) => gpu.serving.latent != LatentKernels::default(),
         Mixer::Compressed(_) | Mixer::Lightning(_) | Mixer::Recurrence(_) => false,
     };
+    let needs_list = |kind: &LayerKind| {
+        let is_shared_out = service.expert_ranks.is_some() && matches!(kind.feed, Feed::Experts(_));
+        is_shared_out || matches!(kind.mixer, Mixer::Delta(_) | Mixer::Latent(_))
+    };
     // Loads that were counted expert by expert are read by graphs alone.
     let has_draws = stack.experts().is_none() || service.skew().is_some();
-    has_draws && stack.streams == 1 && stack.kinds.iter().all(is_known)
+    has_draws && stack.streams == 1 && stack.kinds.iter().all(is_known) && stack.kinds.iter().any(needs_list)
 }
 
 /// The layers of a stage on a chip, without the embedding and the logits.

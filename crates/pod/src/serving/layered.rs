@@ -1,5 +1,6 @@
 //! A model of several kinds of layers that serves: what a chip of a stage holds and reads of it, kind by kind.
 
+use super::super::choices::Capacity;
 use super::chip::Pass;
 use super::ranks::ExpertRanks;
 use super::service::{ELEMENT, Parameters, RequestSize, ServedBlocks, Service};
@@ -68,6 +69,13 @@ impl Service {
             ExpertLoad::Zipf(exponent) => Some(Skew::Zipf(exponent)),
             ExpertLoad::Measured(_) => None,
         }
+    }
+
+    /// Whether experts are a library's call, as those of a graph on one chip: no replicas exchange rows, none is dropped, and loads are
+    /// known as draws.
+    pub(super) fn calls_experts(&self) -> bool {
+        let of = self.parallel.experts;
+        self.experts().is_some() && of.ep == 1 && of.capacity == Capacity::Dropless && self.skew().is_some()
     }
 
     /// Replicas whose tokens meet the same experts.
