@@ -31,6 +31,7 @@ mod gaps;
 mod golden;
 mod gpu;
 mod gpu_cases;
+mod gpu_served;
 mod grids;
 mod import_graph;
 mod imports;

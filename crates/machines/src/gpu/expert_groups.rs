@@ -110,7 +110,8 @@ fn added(workload: &Workload, uses: &Uses, mut last: OperatorId, operators: &mut
 /// What the library's call is asked for, by what gathers its rows and its first product: none where the tensor cores do not multiply the format.
 pub(super) fn experts(gpu: &Gpu, workload: &Workload, (gather, first): (OperatorId, OperatorId)) -> Option<Experts> {
     let operator = &workload.operators[first];
-    let tokens = workload.tensors[*workload.operators[gather].inputs.last()?].rows;
+    // The gathered rows are a view of the tokens'.
+    let tokens = workload.tensors[workload.base(*workload.operators[gather].inputs.first()?)].rows;
     let (rows, matrix) = (&workload.tensors[operator.inputs[0]], &workload.tensors[operator.inputs[1]]);
     let form = workload.form(first)?;
     let filled = operator.options.filled_rows?;

@@ -21,8 +21,6 @@ mod kernel;
 mod kernels;
 mod latent;
 mod launches;
-#[cfg(test)]
-mod served_tests;
 mod serving;
 mod side_by_side;
 mod sparse;

@@ -1,33 +1,35 @@
 //! Kernels of graphs that serve: products side by side, experts as a library's call.
 
-use rdusim_base::mode::Mode;
-use rdusim_graph::workload::{OperatorKind, Workload};
-use rdusim_models::model::{Experts, Options, Phase, describe, preset};
-use rdusim_outcome::{Outcome, SectionOutcome};
+use std::path::Path;
 
-use super::run;
-use super::tests::shipped;
+use rdusim::arch::{self, AnyChip};
+use rdusim::gpu;
+use rdusim::mode::Mode;
+use rdusim::model::{Experts, Options, Phase, describe, preset};
+use rdusim::outcome::{Outcome, SectionOutcome};
+use rdusim::workload::{OperatorKind, Workload};
 
 /// Four users' graph of a model, with experts or without.
 fn graph(model: &str, phase: Phase, experts: Option<Experts>) -> Workload {
-    let (mut architecture, _) = preset(model).unwrap();
+    let (mut architecture, _) = preset(model).expect("a preset");
     architecture.extras.experts = experts;
     let mut options = Options::new(model, architecture, phase, 4, 256);
     options.architecture.layers = 2;
     options.sequence = 256;
-    describe(&options).unwrap().workload(model, 0).unwrap()
+    describe(&options).expect("a graph").workload(model, 0).expect("a workload")
 }
 
 /// As Mixtral has them.
 const EXPERTS: Experts = Experts { count: 8, each: 2, width: 14336, shared: 0, shared_gate: false, every: 1 };
 
 fn fused(workload: &Workload) -> Outcome {
-    run(&shipped("h100", &[]), workload, &[Mode::Fused]).unwrap().remove(0)
+    let AnyChip::Gpu(h100) = arch::open(Path::new("h100"), &[]).expect("a chip") else { panic!("h100 is a GPU") };
+    gpu::run(&h100, workload, &[Mode::Fused]).expect("an outcome").remove(0)
 }
 
 fn section<'o>(outcome: &'o Outcome, operator: &str) -> &'o SectionOutcome {
     let has = |section: &&SectionOutcome| section.operators.iter().any(|name| name == operator);
-    outcome.sections.iter().find(has).unwrap()
+    outcome.sections.iter().find(has).expect("a section")
 }
 
 #[test]
@@ -84,18 +86,6 @@ fn experts_are_one_call_and_their_router_stays_alone() {
     let one = 2 * 2 * 3 * 4096 * 14336_u64;
     let read = experts.traffic.off_chip_read_bytes;
     assert!((2 * one..=9 * one).contains(&read), "{read} of {one}");
-}
-
-#[test]
-fn rows_of_experts_are_those_of_the_graph() {
-    for (users, phase) in [(1, Phase::Decode), (7, Phase::Decode), (64, Phase::Decode), (2, Phase::Prefill)] {
-        let (mut architecture, _) = preset("mistral-7b").unwrap();
-        architecture.extras.experts = Some(EXPERTS);
-        let mut options = Options::new("experts", architecture, phase, users, 128);
-        options.sequence = 128;
-        let workload = describe(&options).unwrap().workload("experts", 0).unwrap();
-        let first = workload.operators.ids().find(|&op| workload.operators[op].options.filled_rows.is_some()).unwrap();
-        let rows: u64 = super::expert_groups::loads(&workload, first).unwrap().iter().sum();
-        assert_eq!(rows, workload.operators[first].options.filled_rows.unwrap(), "{users} users, {phase:?}");
-    }
+    // Four users' tokens, two experts each.
+    assert_eq!(experts.stages[0].mapping, "8 experts, 8 rows");
 }
