@@ -143,6 +143,32 @@ fn replicas_that_share_experts_out_serve_requests_together() {
     assert_eq!(stream(&system, serving(&system), (&of, None), &list, &mixed, None).expect("a run").tokens, 40 * 16);
 }
 
+/// Seconds of a token's kernels.
+fn computing(arguments: &[&str]) -> f64 {
+    let output =
+        rdusim(&[&["pod"], arguments, &["--phase=decode", "--seq=512", "--batch=32", "--format=json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+    object["time_s"]["compute"].as_f64().expect("a time")
+}
+
+/// Fewer experts are met where some are chosen more often.
+#[test]
+fn loads_of_experts_count_where_no_chips_share_them_out() {
+    for model in ["--model=qwen3-30b-a3b", "--model=gpt-oss-20b"] {
+        let of = |load: &str| computing(&["dgx-h100", model, "--parallel=tp=4", "--expert-load", load]);
+        assert!(of("zipf:1.5") < 0.98 * of("uniform"), "{model}: {} s and {} s", of("zipf:1.5"), of("uniform"));
+    }
+}
+
+/// One layer in two has experts, and all of them are divided by their columns.
+#[test]
+fn experts_in_some_layers_are_served_without_exchanges() {
+    let divided = computing(&["dgx-a100", "--model=gshard-600b", "--parallel=tp=8,pp=6"]);
+    let longer = computing(&["dgx-a100", "--model=gshard-600b", "--parallel=tp=4,pp=9"]);
+    assert!(0.0 < divided && divided < longer, "{divided} s and {longer} s");
+}
+
 #[test]
 fn the_binary_serves_presets_with_experts_and_names_what_cannot() {
     let pod = ["pod", "arch/systems/dgx-a100.toml", "--model=gshard-600b", "--phase=decode", "--seq=256"];

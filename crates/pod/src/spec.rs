@@ -412,7 +412,7 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         },
         request_us: time("request_us", &spec.request_us)?,
         power_slowdown: share("power_slowdown", &spec.power_slowdown, 0.0, SLOWDOWN)?,
-        layer_s: time("layer_us", &spec.layer_us)? / 1e6,
+        layer_us: time("layer_us", &spec.layer_us)?,
         hidden_launches: share("hidden_launches", &spec.hidden_launches, 0.0, 0.0..=1.0)?,
         first_us: time("first_us", &spec.first_us)?,
         groups_heads: flag("groups_heads", &spec.groups_heads)?,

@@ -300,8 +300,8 @@ pub struct Stack {
     pub scheduler: Scheduler,
     /// Serving: share of the time around kernels that programmatic launches hide under the kernel before.
     pub hidden_launches: f64,
-    /// Serving: seconds of each layer beside its kernels.
-    pub layer_s: f64,
+    /// Serving: microseconds that each layer takes beside its kernels.
+    pub layer_us: f64,
     /// Serving: microseconds of the front end beside a request's passes, many requests at a time.
     pub first_us: f64,
     /// Serving: how much longer kernels take at the clock that power leaves, for a pass that keeps all tensor cores busy, less one.

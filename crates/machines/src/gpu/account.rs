@@ -6,7 +6,7 @@ use rdusim_base::mode::Mode;
 use rdusim_base::units::{ByteSize, Dtype};
 use rdusim_graph::arch::{Gpu, Sharding};
 use rdusim_graph::workload::{
-    Phase, TensorId, TensorRole, Workload, least_launches, least_moved_bytes, stored_macs_by_type,
+    OperatorKind, Phase, TensorId, TensorRole, Workload, least_launches, least_moved_bytes, stored_macs_by_type,
 };
 use rdusim_outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
@@ -263,7 +263,14 @@ pub(super) fn notes(gpu: &Gpu, workload: &Workload, mode: Mode, kernels: &[Kerne
                 .to_owned()
         }
         Mode::Fused => {
+            let products = |kernel: &Kernel| {
+                let kinds = kernel.operators.iter().map(|&op| workload.operators[op].kind);
+                kinds.filter(|kind| *kind == OperatorKind::Gemm).count()
+            };
+            let is_packed = |kernel: &Kernel| matches!(kernel.work, Work::Gemm(_)) && products(kernel) > 1;
             let parts = [
+                (kernels.iter().any(is_packed), "products of the same rows"),
+                (kernels.iter().any(|kernel| matches!(kernel.work, Work::Experts { .. })), "experts"),
                 (fusion.epilogue, "GEMM epilogues"),
                 (fusion.elementwise, "runs of functions on the same rows"),
                 (fusion.attention.is_flash(), fusion.attention.told()),

@@ -107,7 +107,8 @@ fn added(workload: &Workload, uses: &Uses, mut last: OperatorId, operators: &mut
     }
 }
 
-/// What the library's call is asked for, by what gathers its rows and its first product: none where the tensor cores do not multiply the format.
+/// What the library's call is asked for, by what gathers its rows and its first product: none where the tensor cores do not multiply the
+/// format.
 pub(super) fn experts(gpu: &Gpu, workload: &Workload, (gather, first): (OperatorId, OperatorId)) -> Option<Experts> {
     let operator = &workload.operators[first];
     // The gathered rows are a view of the tokens'.
@@ -119,7 +120,8 @@ pub(super) fn experts(gpu: &Gpu, workload: &Workload, (gather, first): (Operator
     format.rate(gpu).ok()?;
     // The matrices of all experts stand one below the other.
     let all = workload.tensors[workload.base(operator.inputs[1])].rows / form.k;
-    let gated = workload.operators.iter().filter(|other| other.inputs[0] == operator.inputs[0]).count() > 1;
+    let reads_rows = |&other: &OperatorId| workload.operators[other].inputs.first() == Some(&operator.inputs[0]);
+    let gated = workload.operators.ids().filter(reads_rows).count() > 1;
     Some(Experts {
         format,
         tokens,

@@ -20,7 +20,7 @@ pub(super) fn parts(gpu: &Gpu, of: &Experts) -> Result<Vec<Part>, Diagnostic> {
 /// The same with given rows of each expert of the device, the mean over several draws of them.
 ///
 /// # Errors
-/// As [`parts`].
+/// A format that the tensor cores lack.
 pub(super) fn parts_with(gpu: &Gpu, of: &Experts, draws: &[Vec<u64>]) -> Result<Vec<Part>, Diagnostic> {
     let (format, packed) = (of.format, of.format.packed());
     let macs_per_cycle = format.rate(gpu)? / packed as f64;

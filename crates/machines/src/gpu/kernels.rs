@@ -107,8 +107,7 @@ impl Builder<'_> {
         self.sources(op).try_fold(None, |most, kernel| Some(most.max(Some(kernel?)))).flatten()
     }
 
-    /// Puts a function of one of several products that run as one into the kernel that streams results of the others: their rows lie side
-    /// by side.
+    /// Puts a function of one of several products that run as one into the kernel that streams results of the others.
     fn joins_beside(&mut self, op: OperatorId) -> bool {
         let Some(latest) = self.latest_source(op) else { return false };
         let (made, work) = &self.lists[latest];

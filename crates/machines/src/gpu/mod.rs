@@ -308,8 +308,8 @@ impl Timer<'_> {
         Timed { expanded, ..timed }
     }
 
-    /// A layer of experts as an inference library calls it, behind the kernel before it: with as many rows for each expert as the graph gives
-    /// it, and at least as long as its bytes take.
+    /// A layer of experts as an inference library calls it, behind the kernel before it: with as many rows for each expert as the graph
+    /// gives it, and at least as long as its bytes take.
     fn experts(&mut self, gather: OperatorId, first: OperatorId) -> Timed {
         let (gpu, workload) = (self.gpu, self.workload);
         let layer = expert_groups::experts(gpu, workload, (gather, first)).zip(expert_groups::loads(workload, first));
@@ -321,13 +321,16 @@ impl Timer<'_> {
         let reads: Vec<(TensorId, f64)> = self.kernel.reads.iter().map(|&t| (t, self.missing(t))).collect();
         let moved = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + self.writes();
         let memory = moved / gpu.memory_bytes_per_cycle();
-        let mut time =
-            KernelTime::of(cycles.max(memory), if memory > 0.5 * cycles { Limit::Memory } else { Limit::Imbalance });
+        let limit = if memory >= cycles { Limit::Memory } else { Limit::Imbalance };
+        let mut time = KernelTime::of(cycles.max(memory), limit);
         time.sms = gpu.sm.count;
         time.l2_bytes = moved;
         time.shape = format!("{} experts, {} rows", of.experts, of.tokens * of.chosen);
         let products = self.kernel.operators.iter().map(|&op| workload.dense_macs(op));
-        self.timed(time, reads, products.sum())
+        // The format's constants have the time of expanding matrices; its energy is counted.
+        let rows = workload.operators[first].inputs[0];
+        let expanded = self.expanded((rows, 1), workload.form(first).map_or(0, |form| form.m));
+        Timed { expanded, ..self.timed(time, reads, products.sum()) }
     }
 
     /// The attention kernel of prompts: that of an inference library, where the graph has no gradients.

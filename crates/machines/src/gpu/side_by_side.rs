@@ -1,12 +1,12 @@
-//! Products of one operand with several matrices, as one product: inference libraries lay the matrices of queries, keys and values, or of a
-//! gate and what it gates, side by side when they load them, so that a layer starts one kernel in place of several.
+//! Products of one operand with several matrices, as one product: inference libraries lay the matrices of queries, keys and values, or
+//! of a gate and what it gates, side by side when they load them, so that a layer starts one kernel in place of several.
 
 use rdusim_graph::workload::{OperatorId, OperatorKind, TensorId, Uses, Workload};
 
 /// The products, `first` among them, that run as one with it, in the order of the graph; `first` alone where there are no others.
 ///
-/// They share their first operand, are of one form, type and stored format, and have matrices that nothing of the graph makes. Products that
-/// choose (whose results a softmax or a comparison reads) stay alone: their matrices stay in the type of the model.
+/// They share their first operand, are of one form, type and stored format, and have matrices that nothing of the graph makes. Products
+/// that choose (whose results a softmax or a comparison reads) stay alone: their matrices stay in the type of the model.
 pub(super) fn products(workload: &Workload, uses: &Uses, first: OperatorId) -> Vec<OperatorId> {
     if !is_plain(workload, uses, first) {
         return vec![first];

@@ -110,7 +110,9 @@ impl Chips {
     pub(super) fn time(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
         let mut time = self.whole(stack, service, pass)?;
         time.seconds *= stack.kernel_factor;
-        time.seconds += pass.layers as f64 * stack.layer_s;
+        let beside = pass.layers as f64 * stack.layer_us / 1e6;
+        time.seconds += beside;
+        time.joules += beside * time.static_w;
         time.products *= stack.kernel_factor;
         Ok(time)
     }
@@ -237,11 +239,11 @@ fn graph_of(service: &Service, pass: &Pass, like: Part, layers: u64) -> Result<W
             options.sequence = tokens.next_multiple_of(mamba.chunk_of(tokens));
         }
     }
-    // Each expert by its columns; those that replicas share out are kernels of their own.
+    // Each expert by its columns; others are kernels of their own.
     let tp = service.parallel.tp;
     let divided = |of: Experts| Experts { width: of.width / tp, shared: of.shared / tp, ..of };
     let experts = &mut options.architecture.extras.experts;
-    *experts = experts.filter(|_| service.calls_experts()).map(divided);
+    *experts = experts.filter(|_| service.has_experts_in_graph()).map(divided);
     // A kernel of attention bounds scores as it makes them.
     options.architecture.extras.capped_scores &= !like.has_fused_attention;
     part_of(&options, part)?.workload("the part of the model on one chip", 0)
@@ -302,7 +304,7 @@ fn on_gpu(gpu: &Gpu, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnos
     if service.expert_ranks.is_some() || service.architecture.extras.latent.is_some() {
         return by_library(gpu, service, pass);
     }
-    let Some(_) = service.experts().filter(|_| !service.calls_experts()) else {
+    let Some(_) = service.experts().filter(|_| !service.has_experts_in_graph()) else {
         let workload = graph_of(service, pass, FUSED, pass.layers)?;
         let attending = pass.hybrid.map_or(pass.layers, |layers| layers.attention.into());
         return kernels(gpu, service, pass, &workload, attending);

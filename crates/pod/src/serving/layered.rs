@@ -71,11 +71,12 @@ impl Service {
         }
     }
 
-    /// Whether experts are a library's call, as those of a graph on one chip: no replicas exchange rows, none is dropped, and loads are
-    /// known as draws.
-    pub(super) fn calls_experts(&self) -> bool {
+    /// Whether experts stand in the graph of a chip, as they do in `run`: every layer has some, chips divide each by its columns alone, and
+    /// no row is dropped.
+    pub(super) fn has_experts_in_graph(&self) -> bool {
         let of = self.parallel.experts;
-        self.experts().is_some() && of.ep == 1 && of.capacity == Capacity::Dropless && self.skew().is_some()
+        let is_plain = self.expert_ranks.is_none() && of.ep == 1 && of.capacity == Capacity::Dropless;
+        self.experts().is_some() && is_plain && self.mixed_layers().0 == 0
     }
 
     /// Replicas whose tokens meet the same experts.

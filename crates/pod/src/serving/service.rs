@@ -374,6 +374,7 @@ impl Service {
             sparsity: self.density.map(|density| Sparsity { density, block: 16 }),
             storage: Storage { cache, ..self.storage.clone() },
             activations: self.activations.clone(),
+            expert_load: self.expert_load.clone(),
             ..Options::new("the part of the model on one chip", self.share(), phase, users, tokens)
         }
     }
