@@ -321,16 +321,23 @@ impl Timer<'_> {
         let reads: Vec<(TensorId, f64)> = self.kernel.reads.iter().map(|&t| (t, self.missing(t))).collect();
         let moved = reads.iter().map(|(_, bytes)| bytes).sum::<f64>() + self.writes();
         let memory = moved / gpu.memory_bytes_per_cycle();
-        let limit = if memory >= cycles { Limit::Memory } else { Limit::Imbalance };
-        let mut time = KernelTime::of(cycles.max(memory), limit);
+        let macs: u64 = self.kernel.operators.iter().map(|&op| workload.dense_macs(op)).sum();
+        let compute = of.format.rate(gpu).map_or(0.0, |rate| macs as f64 / (rate * gpu.sm.count as f64));
+        // Of its bytes, its products and all the rest, starts and ends of kernels and idle SMs, what takes longest.
+        let mut limit = (cycles - memory.max(compute), Limit::Latency);
+        for other in [(compute, Limit::Compute), (memory, Limit::Memory)] {
+            if other.0 >= limit.0 {
+                limit = other;
+            }
+        }
+        let mut time = KernelTime::of(cycles.max(memory), limit.1);
         time.sms = gpu.sm.count;
         time.l2_bytes = moved;
         time.shape = format!("{} experts, {} rows", of.experts, of.tokens * of.chosen);
-        let products = self.kernel.operators.iter().map(|&op| workload.dense_macs(op));
         // The format's constants have the time of expanding matrices; its energy is counted.
         let rows = workload.operators[first].inputs[0];
         let expanded = self.expanded((rows, 1), workload.form(first).map_or(0, |form| form.m));
-        Timed { expanded, ..self.timed(time, reads, products.sum()) }
+        Timed { expanded, ..self.timed(time, reads, macs) }
     }
 
     /// The attention kernel of prompts: that of an inference library, where the graph has no gradients.
