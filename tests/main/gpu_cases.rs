@@ -127,3 +127,16 @@ fn collectives_of_a_node_follow_their_algorithms() {
     assert_eq!(set["rows"][2]["simulated"], set["rows"][3]["simulated"]);
     assert!(!label(4).contains("NVLS"), "no switch has two nodes: {set}");
 }
+
+/// What stays on a device is copied, too: of two GPUs half, of eight an eighth. Measured on B200s [S ai-dynamo/aiconfigurator at 095f58a,
+/// Apache-2.0, NCCL].
+#[test]
+fn a_gather_copies_the_part_that_stays() {
+    let measured = "collective,gpus,message_size,dtype,time_us\nall_gather,2,268435456,half,612.6\n\
+                    all_gather,4,268435456,half,711.5\nall_gather,8,268435456,half,760.3\n\
+                    alltoall,4,134217728,half,425.6\nalltoall,8,268435456,half,831.8\n";
+    let set = set("dgx-b200", measured);
+    for row in set["rows"].as_array().expect("rows") {
+        assert!(row["error"].as_f64().expect("an error").abs() < 0.1, "{row}");
+    }
+}

@@ -433,7 +433,9 @@ pub fn plan(
         let steps = phases.iter().flat_map(|phase| phase.steps.iter().enumerate());
         let latency_us = protocol.base_us + steps.map(|(level, &steps)| steps as f64 * step_us(level)).sum::<f64>();
         let moving: f64 = phases.iter().map(|phase| alone(network, phase, protocol.rate_share)).sum();
-        let latency_s = if phases.is_empty() { 0.0 } else { latency_us / 1e6 };
+        let members = call.groups.first().map_or(0, Vec::len) as u64;
+        let own_s = own_copy_s(protocol, call.kind, members, call.bytes);
+        let latency_s = if phases.is_empty() { 0.0 } else { latency_us / 1e6 + own_s };
         let planned = Planned {
             algorithm: protocol.algorithm,
             protocol: protocol.name.clone(),
@@ -452,6 +454,14 @@ pub fn plan(
         Diagnostic::new(format!("no protocol of the library {library:?} does {kind} on groups of {size}"))
             .with_help("the system file's [[protocol]] tables say what its libraries offer")
     })
+}
+
+/// Seconds of the part of an operand that stays on its device: of gathers, of sums that are scattered, and of exchanges.
+fn own_copy_s(protocol: &Protocol, kind: CollectiveKind, members: u64, bytes: u64) -> f64 {
+    let keeps_part =
+        matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll);
+    let rate = protocol.own_copy_gb_per_s.filter(|_| keeps_part && members > 1);
+    rate.map_or(0.0, |rate| bytes as f64 / members as f64 / (rate * 1e9))
 }
 
 /// Seconds of a phase alone, from the fluid model.

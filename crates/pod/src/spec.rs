@@ -77,6 +77,7 @@ struct ProtocolSpec {
     base_us: Spanned<Real>,
     step_us: Spanned<Vec<Spanned<Real>>>,
     rate_share: Spanned<Real>,
+    own_copy_gb_per_s: Option<Spanned<Real>>,
 }
 
 /// `[[stack]]`
@@ -323,6 +324,9 @@ fn protocol(source: &Source, spec: &ProtocolSpec) -> Result<Protocol, Diagnostic
         base_us: source.real(&field("base_us"), &spec.base_us, US)?,
         step_us: steps.iter().map(|us| source.real(&field("step_us"), us, US)).collect::<Result<_, _>>()?,
         rate_share: source.real(&field("rate_share"), &spec.rate_share, SHARE)?,
+        own_copy_gb_per_s: (spec.own_copy_gb_per_s.as_ref())
+            .map(|rate| source.real(&field("own_copy_gb_per_s"), rate, GB_PER_S))
+            .transpose()?,
         name,
     })
 }

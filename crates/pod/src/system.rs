@@ -132,6 +132,9 @@ pub struct Protocol {
     pub step_us: Vec<f64>,
     /// Share of the links' sustained rate that it reaches.
     pub rate_share: f64,
+    /// Rate at which it copies the part of the operand that stays on its device, in 10^9 bytes a second; without a value, the copy
+    /// takes no time beside the links.
+    pub own_copy_gb_per_s: Option<f64>,
 }
 
 /// Which list of kernels a layer is.

@@ -89,6 +89,8 @@ pub struct GemmLibrary {
     pub split_k_most: u64,
     /// Steps may be dealt evenly over the SMs.
     pub stream_k: bool,
+    /// Share of the gap and the ramp of a product's kernel behind another of the library that programmatic launches hide.
+    pub hidden_launches: f64,
 }
 
 /// What a library does to activations before a product of fewer bits: finds their largest magnitude, and writes them again in the
@@ -103,6 +105,9 @@ pub struct Quantise {
     pub l2_sm_gb_per_s: f64,
     /// The same where they do not stay in the L2.
     pub memory_sm_gb_per_s: f64,
+    /// Bytes of a row a second, in 10^9, that the one thread block gets through that takes it; without a value, rows are dealt
+    /// over thread blocks as the SMs have room.
+    pub row_gb_per_s: Option<f64>,
 }
 
 /// What a layer of experts takes in a format beside what all formats take.
@@ -358,6 +363,11 @@ impl Gpu {
     /// Cycles of an access to device memory.
     pub fn latency_cycles(&self) -> f64 {
         self.memory.iter().map(|tier| tier.latency_ns).fold(0.0, f64::max) * self.clock_hz as f64 / 1e9
+    }
+
+    /// Cycles of the gap before a product's kernel behind another of the library in a captured graph, and of its ramp.
+    pub fn product_launch_cycles(&self) -> f64 {
+        self.cycles_of_us((self.launch.graph_gap_us + self.launch.ramp_us) * (1.0 - self.gemm.hidden_launches))
     }
 
     /// Cycles of a time in microseconds.

@@ -84,6 +84,7 @@ pub(super) struct QuantiseSpec {
     passes: Spanned<Real>,
     l2_sm_gb_per_s: Spanned<Real>,
     memory_sm_gb_per_s: Spanned<Real>,
+    row_gb_per_s: Option<Spanned<Real>>,
 }
 
 const TILE: std::ops::RangeInclusive<u64> = 8..=1024;
@@ -206,6 +207,9 @@ pub(super) fn quantise(
             passes: real("passes", &quantise.passes, 0.0..=100.0)?,
             l2_sm_gb_per_s: real("l2_sm_gb_per_s", &quantise.l2_sm_gb_per_s, limits::BANDWIDTH_GB_PER_S)?,
             memory_sm_gb_per_s: real("memory_sm_gb_per_s", &quantise.memory_sm_gb_per_s, limits::BANDWIDTH_GB_PER_S)?,
+            row_gb_per_s: (quantise.row_gb_per_s.as_ref())
+                .map(|value| real("row_gb_per_s", value, limits::BANDWIDTH_GB_PER_S))
+                .transpose()?,
         };
         all.insert(name.clone(), value);
     }

@@ -99,6 +99,7 @@ struct GemmSpec {
     overlap_share: Spanned<Real>,
     split_k_most: Spanned<Count>,
     stream_k: Spanned<bool>,
+    hidden_launches: Option<Spanned<Real>>,
 }
 
 /// `[block_sparse]`
@@ -275,6 +276,8 @@ fn gemm(source: &Source, spec: &GemmSpec) -> Result<GemmLibrary, Diagnostic> {
         overlap_share: source.real("gemm.overlap_share", &spec.overlap_share, 0.0..=1.0)?,
         split_k_most: source.count("gemm.split_k_most", &spec.split_k_most, 1..=1024)?,
         stream_k: *spec.stream_k.get_ref(),
+        hidden_launches: (spec.hidden_launches.as_ref())
+            .map_or(Ok(0.0), |share| source.real("gemm.hidden_launches", share, 0.0..=1.0))?,
     })
 }
 

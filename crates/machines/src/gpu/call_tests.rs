@@ -56,6 +56,56 @@ fn a_cache_of_twice_the_length_never_takes_less_time() {
     }
 }
 
+/// Microseconds of a product of a format.
+fn product_us(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> f64 {
+    seconds(gpu, &Case::Gemm { format, m, n, k }).unwrap() * 1e6
+}
+
+/// Measured on an H100 and a B200 [S ai-dynamo/aiconfigurator at 095f58a, Apache-2.0]: products whose activations would take longer from
+/// memory than the whole product takes.
+#[test]
+fn activations_that_stay_in_the_l2_are_not_read_again() {
+    let bf16 = ProductFormat::Plain(Dtype::Bf16);
+    for (name, shape, measured_us) in
+        [("h100", (4096, 32, 3072), 6.985), ("h100", (3840, 128, 768), 4.404), ("b200", (4353, 512, 3584), 12.438)]
+    {
+        let found = product_us(&shipped(name, &[]), bf16, shape);
+        assert!((found / measured_us - 1.0).abs() < 0.2, "{name} {shape:?}: {found}");
+    }
+    // An L2 of a megabyte keeps none of them.
+    let kept = product_us(&shipped("h100", &[]), bf16, (4096, 32, 3072));
+    let read = product_us(&shipped("h100", &["arch.l2.capacity_bytes=1048576"]), bf16, (4096, 32, 3072));
+    assert!(read > 1.3 * kept, "{read} and {kept}");
+}
+
+/// Measured on a B200 [S the same]: one row or a hundred take the time of a row, which grows with its length.
+#[test]
+fn a_row_that_a_thread_block_quantises_takes_its_time() {
+    let b200 = shipped("b200", &[]);
+    for (shape, measured_us) in [
+        ((6, 128, 12_288), 28.011),
+        ((32, 1536, 12_288), 28.018),
+        ((112, 128, 10_240), 23.910),
+        ((4, 3072, 3072), 11.24),
+    ] {
+        let found = product_us(&b200, ProductFormat::Nvfp4, shape);
+        assert!((found / measured_us - 1.0).abs() < 0.15, "{shape:?}: {found}");
+    }
+    // Rows that SMs share out take no such time.
+    let shared = shipped("b200", &["arch.quantise.nvfp4.row_gb_per_s=1e5"]);
+    let time = |gpu: &Gpu, rows: u64| product_us(gpu, ProductFormat::Nvfp4, (rows, 128, 12_288));
+    assert!(time(&shared, 6) < 0.5 * time(&b200, 6));
+    alike(time(&b200, 4096), time(&shared, 4096));
+}
+
+#[test]
+fn a_product_behind_another_starts_under_its_end() {
+    let (b200, apart) = (shipped("b200", &[]), shipped("b200", &["arch.gemm.hidden_launches=0"]));
+    let tiny = |gpu: &Gpu| product_us(gpu, ProductFormat::Plain(Dtype::Bf16), (80, 128, 32));
+    let launch_us = b200.launch.graph_gap_us + b200.launch.ramp_us;
+    alike(tiny(&apart) - tiny(&b200), b200.gemm.hidden_launches * launch_us);
+}
+
 #[test]
 fn few_thread_blocks_are_limited_by_what_each_has_under_way() {
     let base = shipped("b200", &[]);

@@ -10,6 +10,9 @@ use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
 
+/// Matrices that a benchmark of products takes in turn, so that none is found in the L2 (as its code is remembered: assumed).
+const MATRICES: f64 = 5.0;
+
 /// A call that was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Case {
@@ -58,7 +61,7 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
         Case::Experts(of) => sum(expert_layer::parts(gpu, &of)?),
         Case::Gemm { format, m, n, k } => {
             let product = of_format(gpu, format, (m, n, k))?;
-            one(gpu, gemm::fastest(gpu, &product).cycles) + format.quantise_cycles(gpu, m * k)
+            gemm::fastest(gpu, &product).cycles + gpu.product_launch_cycles() + format.quantise_cycles(gpu, m, k)
         }
     };
     Ok(cycles / gpu.clock_hz as f64)
@@ -70,12 +73,8 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
 /// A format that the tensor cores lack.
 pub fn product_seconds(gpu: &Gpu, format: ProductFormat, shape: (u64, u64, u64)) -> Result<f64, Diagnostic> {
     let product = of_format(gpu, format, shape)?;
-    Ok(one(gpu, gemm::fastest(gpu, &product).cycles) / gpu.clock_hz as f64)
-}
-
-/// A kernel of so many cycles with its ramp, and the gap before it in a captured graph.
-fn one(gpu: &Gpu, cycles: f64) -> f64 {
-    cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us)
+    let launch = gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us);
+    Ok((gemm::fastest(gpu, &product).cycles + launch) / gpu.clock_hz as f64)
 }
 
 /// Multiply-accumulates of an SM a cycle.
@@ -83,10 +82,16 @@ fn rate(gpu: &Gpu, dtype: Dtype) -> Result<f64, Diagnostic> {
     ProductFormat::Plain(dtype).rate(gpu)
 }
 
-/// A product of a format: activations that were just quantised lie in the L2 if they fit it, all else in memory.
+/// A product of a format, one of a chain of like products: the activations lie in the L2 from the product or the kernel before if
+/// everything between two uses of them fits it, and so does the matrix if [`MATRICES`] of them fit it together.
 fn of_format(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
     let a_bytes = (m * k) as f64 * format.activation_bytes();
+    let b_bytes = (k * n) as f64 * format.weight_bytes();
+    let write_bytes = (m * n) as f64 * format.result_bytes();
+    let is_kept = |bytes: f64| bytes <= gpu.l2.reuse_bytes();
     let is_quantised = gpu.quantise.contains_key(format.name());
+    let a_stays = is_kept(a_bytes + b_bytes + write_bytes) || is_quantised && is_kept(a_bytes);
+    let b_stays = is_kept(a_bytes + MATRICES * b_bytes + write_bytes);
     Ok(Product {
         count: 1,
         m,
@@ -95,10 +100,10 @@ fn of_format(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> Re
         element_bytes: format.packed_bytes(),
         b_element_bytes: format.weight_bytes() * format.packed() as f64,
         macs_per_cycle: format.rate(gpu)? / format.packed() as f64,
-        a_bytes: if is_quantised && a_bytes <= gpu.l2.reuse_bytes() { 0.0 } else { a_bytes },
-        b_bytes: (k * n) as f64 * format.weight_bytes(),
+        a_bytes: if a_stays { 0.0 } else { a_bytes },
+        b_bytes: if b_stays { 0.0 } else { b_bytes },
         epilogue_read_bytes: 0.0,
-        write_bytes: (m * n) as f64 * format.result_bytes(),
+        write_bytes,
         groups: Vec::new(),
     })
 }

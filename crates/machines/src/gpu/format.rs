@@ -147,16 +147,20 @@ impl ProductFormat {
         })
     }
 
-    /// Cycles of quantising so many activations before a product.
-    pub(super) fn quantise_cycles(self, gpu: &Gpu, elements: u64) -> f64 {
-        let Some(&Quantise { call_us, passes, l2_sm_gb_per_s, memory_sm_gb_per_s }) = gpu.quantise.get(self.name())
+    /// Cycles of quantising so many rows of activations before a product: all of them at the SMs' rate, but no sooner than a thread
+    /// block is through with a row, where a row is one's.
+    pub(super) fn quantise_cycles(self, gpu: &Gpu, rows: u64, columns: u64) -> f64 {
+        let Some(&Quantise { call_us, passes, l2_sm_gb_per_s, memory_sm_gb_per_s, row_gb_per_s }) =
+            gpu.quantise.get(self.name())
         else {
             return 0.0;
         };
-        let bytes = elements as f64 * self.result_bytes();
-        let written = elements as f64 * self.activation_bytes();
+        let row_bytes = columns as f64 * self.result_bytes();
+        let bytes = rows as f64 * row_bytes;
+        let written = (rows * columns) as f64 * self.activation_bytes();
         let of_sm = if bytes + written <= gpu.l2.reuse_bytes() { l2_sm_gb_per_s } else { memory_sm_gb_per_s };
-        let seconds = passes * bytes / (of_sm * 1e9 * gpu.sm.count as f64);
+        let of_row = row_gb_per_s.map_or(0.0, |rate| row_bytes / (rate * 1e9));
+        let seconds = passes * (bytes / (of_sm * 1e9 * gpu.sm.count as f64)).max(of_row);
         gpu.cycles_of_us(call_us) + seconds * gpu.clock_hz as f64
     }
 }

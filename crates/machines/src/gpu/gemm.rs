@@ -119,6 +119,12 @@ impl<'a> Tile<'a> {
         self.p.k.div_ceil(self.depth).max(1)
     }
 
+    /// Cycles that the steps of all tiles take at least, however K is cut: dealt evenly over SMs that are as full as can be.
+    fn least_cycles(&self) -> f64 {
+        let steps = self.tiles() as f64 * self.steps() as f64;
+        steps * self.step_cycles(self.resident) / self.gpu.sm.count as f64
+    }
+
     /// Cycles of filling the pipeline, and of writing a tile out.
     fn ends(&self, sms: u64) -> (f64, f64) {
         let gpu = self.gpu;
@@ -178,7 +184,7 @@ impl<'a> Tile<'a> {
         let gpu = self.gpu;
         time.l2_bytes += 2.0 * bytes;
         time.cycles += 2.0 * bytes / gpu.l2.bytes_per_cycle as f64 + 2.0 * gpu.latency_cycles();
-        time.cycles += gpu.cycles_of_us(gpu.launch.graph_gap_us + gpu.launch.ramp_us);
+        time.cycles += gpu.product_launch_cycles();
         if bytes > self.gpu.l2.reuse_bytes() {
             time.spill_bytes += bytes;
             time.cycles += 2.0 * bytes / self.gpu.memory_bytes_per_cycle();
@@ -302,13 +308,16 @@ pub(super) fn shared_bytes(gpu: &Gpu, rows: u64, columns: u64, step_bytes: u64) 
 /// The fastest way the library has.
 pub(super) fn fastest(gpu: &Gpu, p: &Product) -> KernelTime {
     let mut best: Option<KernelTime> = None;
-    let mut consider = |time: KernelTime| {
-        if best.as_ref().is_none_or(|known| time.cycles < known.cycles) {
-            best = Some(time);
-        }
-    };
     for &tile in &gpu.gemm.tiles {
         let Some(tile) = Tile::new(gpu, p, tile) else { continue };
+        if best.as_ref().is_some_and(|known| tile.least_cycles() >= known.cycles) {
+            continue;
+        }
+        let mut consider = |time: KernelTime| {
+            if best.as_ref().is_none_or(|known| time.cycles < known.cycles) {
+                best = Some(time);
+            }
+        };
         let mut split = 1;
         while split <= gpu.gemm.split_k_most.min(tile.steps()) {
             consider(tile.split(split));

@@ -54,10 +54,12 @@ fn warps_and_thread_blocks_that_read_together_read_less() {
     let found = rate(&[]);
     assert!((found / 794.5 - 1.0).abs() < 0.1, "{found}");
     // Alone, thread blocks ask for more than the L2 gives, and warps for more than shared memory gives.
-    let alone = fused(&shipped("h100", &["arch.gemm.cluster_blocks=1"]), &gemm(8192, 8192, 8192, "bf16", ""));
+    let tiles = "arch.gemm.tiles=[[128, 256], [128, 128]]";
+    let alone = fused(&shipped("h100", &[tiles, "arch.gemm.cluster_blocks=1"]), &gemm(8192, 8192, 8192, "bf16", ""));
     assert_eq!(alone.sections[0].bound_by, BoundBy::Memory("l2".to_owned()));
     for set in ["arch.gemm.cluster_blocks=1", "arch.gemm.read_warps=1"] {
-        assert!(rate(&[set]) < 0.9 * found, "{set}: {} of {found}", rate(&[set]));
+        let less = rate(&[tiles, set]);
+        assert!(less < 0.9 * found, "{set}: {less} of {found}");
     }
     // An A100 has neither: four thread blocks that share what they read would not help where arithmetic limits.
     let a100_rate = |sets: &[&str]| tflops(&a100(sets), 8192, 8192, 8192);
