@@ -246,7 +246,7 @@ fn stack<'s>(system: &'s System, name: Option<&str>, noted: &mut dyn FnMut(&str)
         let own = own.ok_or_else(|| {
             Diagnostic::new(format!("{} has no stack that serves: chips of its kind only train in a pod", system.name))
                 .with_help(
-                    "use a system of RDUs or GPUs (`sn40l-16`, `dgx-h100`), or time a token on one chip: \
+                    "use a system of RDUs, GPUs or systolic arrays (`sn40l-16`, `dgx-h100`, `tpu-v6e-256`), or one chip: \
                      `rdusim model NAME --phase decode -o token.toml`, `rdusim run --arch CHIP --workload token.toml`",
                 )
         })?;

@@ -83,6 +83,7 @@ mod search;
 mod sequences;
 mod serving;
 mod serving_alone;
+mod serving_arrays;
 mod serving_experts;
 mod serving_fleet;
 mod serving_hybrids;

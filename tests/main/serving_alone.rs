@@ -15,7 +15,7 @@ fn parsed(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Seconds of `run` in mode `fused`, and of the kernels that `pod` counts on a system's one chip with the stack `serving`.
+/// Seconds of `run` in mode `fused`, and of the kernels that `pod` counts on a system's one chip with the stack that it takes if none is named.
 fn both((chip, system): (&str, &str), model: &str, (phase, users, tokens): Case, set: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("model.toml");
@@ -27,7 +27,7 @@ fn both((chip, system): (&str, &str), model: &str, (phase, users, tokens): Case,
     let run = [&["run", "--arch", chip, "--workload", file, "--mode", "fused", "--format", "json"], set].concat();
     let alone = parsed(&run)["runs"][0]["time_s"].as_f64().expect("seconds");
     let pod = ["pod", system, "--model", model, "--phase", phase, "--batch", &users, "--seq", &tokens];
-    let served = parsed(&[&pod[..], &["--parallel", "tp=1", "--stack", "serving", "--format", "json"]].concat());
+    let served = parsed(&[&pod[..], &["--parallel", "tp=1", "--format", "json"]].concat());
     let time = &served["time_s"];
     // What a pod adds is the host, which is told apart.
     let of = |key: &str| time[key].as_f64().expect("seconds");
@@ -54,6 +54,14 @@ fn a_gpu_alone_takes_as_long_as_a_pod_of_one() {
     check(("h100", "dgx-h100"), &others, &PHASES, &[]);
     check(("a100", "dgx-a100"), &["gpt2", "llama3-8b", "gpt-oss-20b"], &PHASES, &[]);
     check(("b200", "dgx-b200"), &["qwen3-32b-fp8", "gemma-4-31b"], &PHASES, &[]);
+}
+
+/// Programs of systolic arrays.
+#[test]
+fn a_chip_of_systolic_arrays_alone_takes_as_long_as_a_pod_of_one() {
+    let phases = [("decode", 8, 512), ("prefill", 1, 512)];
+    check(("tpu-v6e", "tpu-v6e-256"), &["gpt2", "gpt2-xl", "llama-3.2-1b", "mamba2-2.7b"], &phases, &[]);
+    check(("gaudi3", "gaudi3-8"), &["llama3-8b", "qwen3-30b-a3b", "gpt-oss-20b"], &phases, &[]);
 }
 
 /// As a pod's stack launches, and with its effort. (Llama's heads are grouped: a pod also tries their queries as rows of one product.)

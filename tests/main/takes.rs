@@ -114,12 +114,12 @@ fn models_have_the_phases_that_the_list_says() {
     let of = |name: &str| entries.iter().find(|entry| entry["name"] == name).expect("is listed");
     let kinds = OF_KINDS.map(|(kind, ..)| kind);
     for (model, trained, served) in [
-        ("gpt2", &kinds[..], &["rdu", "gpu"][..]),
+        ("gpt2", &kinds[..], &["rdu", "gpu", "systolic"][..]),
         ("bert-base", &["bsp"], &[]),
         ("vit-base", &["rdu", "gpu", "bsp", "systolic"], &[]),
-        ("mamba2-130m", &[], &["rdu", "gpu"]),
-        ("deepseek-v3", &[], &["rdu", "gpu"]),
-        ("mixtral-8x7b", &["rdu", "gpu"], &["rdu", "gpu"]),
+        ("mamba2-130m", &[], &["rdu", "gpu", "systolic"]),
+        ("deepseek-v3", &[], &["rdu", "gpu", "systolic"]),
+        ("mixtral-8x7b", &["rdu", "gpu"], &["rdu", "gpu", "systolic"]),
         ("switch-1.6t", &["rdu", "gpu"], &["gpu"]),
     ] {
         for kind in kinds {
@@ -151,7 +151,7 @@ fn the_list_names_everything_that_comes_along() {
         "at short and at long context?",
         "8 RDUs on PCIe; pod: ",
         "chips: rdu, bsp; others lack a placement of operators",
-        "--phase training (rdu, gpu, bsp, systolic, wafer), prefill, decode, requests (rdu, gpu)",
+        "--phase training (rdu, gpu, bsp, systolic, wafer), prefill, decode, requests (rdu, gpu, systolic)",
     ] {
         assert!(out.contains(line), "{line}:\n{out}");
     }

@@ -229,7 +229,7 @@ impl StackKind {
 
     /// Whether it has prefill and decode.
     pub fn serves(self) -> bool {
-        !matches!(self, Self::Megatron | Self::Popart | Self::Xla | Self::WeightStreaming)
+        !matches!(self, Self::Megatron | Self::Popart | Self::WeightStreaming)
     }
 }
 

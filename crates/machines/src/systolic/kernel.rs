@@ -143,7 +143,18 @@ impl Kernel<'_> {
             packed_bytes: workload.tensors[b].packed_element_bytes(),
         };
         let room = chip.buffer.capacity_bytes as f64 - self.held;
-        Some(gemm::plan(chip, &product, room, kernel_cycles))
+        let side = gemm::plan(chip, &product, room, &kernel_cycles);
+        if form.heads == form.b_heads {
+            return Some(side);
+        }
+        // Heads that share keys and values are rows of one product, where that is faster.
+        let rows = Product {
+            count: form.instances * form.b_heads,
+            shape: (form.m * (form.heads / form.b_heads), form.n, form.k),
+            ..product
+        };
+        let rows = gemm::plan(chip, &rows, room, &kernel_cycles);
+        Some(if kernel_cycles(&rows) < kernel_cycles(&side) { rows } else { side })
     }
 
     /// Bytes of every tensor read from memory.

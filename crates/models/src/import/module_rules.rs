@@ -23,11 +23,13 @@ enum Choice {
 
 /// Whether a text stands in the name of a module and a part of the name ends behind it.
 fn holds(module: &str, text: &str) -> bool {
-    let ends = |(at, _): (usize, &str)| {
-        let behind = &module[at + text.len()..];
-        text.ends_with('.') || behind.is_empty() || behind.starts_with('.')
-    };
-    module.match_indices(text).any(ends)
+    let (module, text) = (module.as_bytes(), text.as_bytes());
+    let Some(&last) = text.last() else { return true };
+    // Lists of a checkpoint name hundreds of modules, each of which is asked for all of them.
+    (text.len()..=module.len()).any(|end| {
+        let ends_a_part = last == b'.' || module.get(end).is_none_or(|&behind| behind == b'.');
+        ends_a_part && module[end - 1] == last && module[..end].ends_with(text)
+    })
 }
 
 impl Choice {

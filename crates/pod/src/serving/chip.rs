@@ -9,9 +9,10 @@ use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
 use rdusim_compile::compile::{BaseCache, Effort, compile_with, simulate_measured};
-use rdusim_graph::arch::{AnyChip, Chip, Gpu};
+use rdusim_graph::arch::{AnyChip, Chip, Gpu, Systolic};
 use rdusim_graph::workload::Workload;
 use rdusim_machines::gpu::{self, AttentionCall, Case, Skew};
+use rdusim_machines::systolic;
 use rdusim_models::model::{Architecture, Expertise, Experts, Extras, Part, Stack as Layers, part_of};
 use rdusim_outcome::{Fidelity, Outcome, StopReason};
 use rdusim_program::divided_over_tiers;
@@ -83,6 +84,7 @@ impl Chips {
                     tier.capacity_bytes = tier.capacity_bytes.saturating_sub(*bytes);
                 }
             }
+            // What fits is counted for the whole pod; tiers of a chip of arrays have no end here.
             AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {}
         }
         Self { chip, known: Arc::default(), by_rows: None }
@@ -142,7 +144,8 @@ impl Chips {
         match &self.chip {
             AnyChip::Rdu(chip) => on_rdu(chip, stack, service, (pass, self.by_rows)),
             AnyChip::Gpu(gpu) => on_gpu(gpu, service, pass),
-            AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => Ok(ChipTime::default()),
+            AnyChip::Systolic(chip) => on_systolic(chip, service, pass),
+            AnyChip::Bsp(_) | AnyChip::Wafer(_) => Ok(ChipTime::default()),
         }
     }
 }
@@ -150,11 +153,11 @@ impl Chips {
 /// Refuses chips whose systems do not serve.
 ///
 /// # Errors
-/// A chip of another kind than RDUs and GPUs.
+/// A chip of another kind than RDUs, GPUs and systolic arrays.
 pub fn check_served(chip: &AnyChip) -> Result<(), Diagnostic> {
     match chip {
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) => Ok(()),
-        AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
+        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) => Ok(()),
+        AnyChip::Bsp(_) | AnyChip::Wafer(_) => {
             let (name, kind) = (chip.device().name(), chip.device().kind());
             let title = format!("{name} is a chip of kind {kind:?}: serving on systems of such chips is not modelled");
             Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
@@ -200,7 +203,8 @@ fn driven(system: &System, stack: &Stack) -> AnyChip {
             // The stack has a host time of its own.
             gpu.launch.host_us = 0.0;
         }
-        AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {}
+        AnyChip::Systolic(systolic) => systolic.memory.iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX),
+        AnyChip::Bsp(_) | AnyChip::Wafer(_) => {}
     }
     chip
 }
@@ -261,10 +265,7 @@ fn on_rdu(
         let title = format!("{} has experts, which are served on GPUs only", service.model);
         return Err(Diagnostic::new(title).with_help("use a system such as dgx-a100, or a model without experts"));
     }
-    if matches!(pass.work, Work::Mixed { .. }) {
-        let title = "a pass of prompts and tokens is simulated as a whole on GPUs only: no graph puts rows together";
-        return Err(Diagnostic::new(title).with_help("its products and attention are simulated each for itself"));
-    }
+    check_apart(pass)?;
     let mode = if stack.kind == StackKind::RduKbk { Mode::Kbk } else { Mode::Fused };
     let run = |heads_as_rows: bool| -> Result<ChipTime, Diagnostic> {
         let workload = graph(service, pass, heads_as_rows)?;
@@ -288,6 +289,31 @@ fn on_rdu(
     let (side, rows) = (side?, rows?);
     let by_rows = rows.seconds < side.seconds;
     Ok(ChipTime { by_rows: Some(by_rows), ..if by_rows { rows } else { side } })
+}
+
+/// Refuses passes whose rows no graph puts together.
+fn check_apart(pass: &Pass) -> Result<(), Diagnostic> {
+    if matches!(pass.work, Work::Mixed { .. }) {
+        let title = "a pass of prompts and tokens is simulated as a whole on GPUs only: no graph puts rows together";
+        return Err(Diagnostic::new(title).with_help("its products and attention are simulated each for itself"));
+    }
+    Ok(())
+}
+
+/// As the kernels of one program on systolic arrays, which `run` times in mode `fused`.
+fn on_systolic(chip: &Systolic, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
+    check_apart(pass)?;
+    if service.expert_ranks.is_some() || service.experts().is_some_and(|_| !service.has_experts_in_graph()) {
+        let title = format!("{}: chips of systolic arrays divide each expert by its columns alone", service.model);
+        return Err(Diagnostic::new(title).with_help("leave `ep` and `capacity` out, or use a system of GPUs"));
+    }
+    if service.density.is_some() {
+        return Err(Diagnostic::new("sparse weights are not modelled on systems of systolic arrays"));
+    }
+    let workload = graph(service, pass, false)?;
+    let outcomes = systolic::run(chip, &workload, &[Mode::Fused])?;
+    let outcome = outcomes.first().ok_or_else(|| Diagnostic::new("no mode was run"))?;
+    Ok(of(outcome, outcome.cycles as f64 / chip.clock_hz as f64, 0.0, chip.energy.static_w))
 }
 
 /// A part whose attention is one kernel.
