@@ -122,6 +122,14 @@ pub(super) fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) 
     let narrow =
         service.activations.as_ref().and_then(|of| Dtype::ALL.into_iter().find(|dtype| dtype.name() == of.dtype));
     service.notes.extend(narrow.and_then(|narrow| arch::emulated_products(system.chip.device(), &[narrow])));
+    let is_skewed = matches!(service.expert_load, ExpertLoad::Zipf(_) | ExpertLoad::Measured(_));
+    let has_experts = service.stack.as_ref().is_some_and(|stack| stack.experts().is_some());
+    if is_skewed && has_experts && !keeps_experts {
+        service.notes.push(
+            "every expert has as many rows as the busiest one (`--expert-load`): graphs of such chips have static shapes"
+                .to_owned(),
+        );
+    }
     service.check()?;
     if let Some(speculation) = &speculation {
         speculation.check(&service)?;

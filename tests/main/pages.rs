@@ -63,7 +63,7 @@ const KINDS: [Kind; 15] = [
         command: "break-even --arch h100 --against a100 --workload gpt13b-mlp --axis arch.memory.hbm.bandwidth_gb_per_s --from 100 \
                   --to 4000",
         result: "result.json",
-        headline: "0",
+        headline: "230",
     },
     Kind {
         name: "model",

@@ -69,6 +69,8 @@ pub struct Planned {
     pub rate_share: f64,
     /// Seconds of the call and all its steps beside the bytes.
     pub latency_s: f64,
+    /// Seconds of the copy of what stays on each device.
+    pub own_copy_s: f64,
     /// Seconds alone on the links.
     pub seconds: f64,
 }
@@ -434,14 +436,15 @@ pub fn plan(
         let latency_us = protocol.base_us + steps.map(|(level, &steps)| steps as f64 * step_us(level)).sum::<f64>();
         let moving: f64 = phases.iter().map(|phase| alone(network, phase, protocol.rate_share)).sum();
         let members = call.groups.first().map_or(0, Vec::len) as u64;
-        let own_s = own_copy_s(protocol, call.kind, members, call.bytes);
-        let latency_s = if phases.is_empty() { 0.0 } else { latency_us / 1e6 + own_s };
+        let own_copy_s = own_copy_s(protocol, call.kind, members, call.bytes);
+        let latency_s = if phases.is_empty() { 0.0 } else { latency_us / 1e6 };
         let planned = Planned {
             algorithm: protocol.algorithm,
             protocol: protocol.name.clone(),
             rate_share: protocol.rate_share,
             latency_s,
-            seconds: latency_s + moving,
+            own_copy_s,
+            seconds: latency_s + own_copy_s + moving,
             phases,
         };
         if best.as_ref().is_none_or(|known| planned.seconds < known.seconds) {

@@ -378,7 +378,7 @@ impl ExpertComm {
                     demand.add(&phase.demand);
                 }
                 let moving: f64 = phases.iter().map(|phase| alone(&network, phase, planned.rate_share)).sum();
-                (of.seconds, of.by_level) = (planned.latency_s + moving, demand.by_level);
+                (of.seconds, of.by_level) = (planned.latency_s + planned.own_copy_s + moving, demand.by_level);
             }
             if algorithm == Algorithm::TwoLevel {
                 // Two calls each way, and before each a kernel that puts rows in the order of who receives them.

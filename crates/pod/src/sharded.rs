@@ -217,7 +217,7 @@ pub(super) fn streams(
 /// The phases of a collective as the engine takes them.
 pub(super) fn phases_of(planned: &Planned) -> Vec<ReductionPhase> {
     let phases = planned.phases.iter().enumerate().map(|(at, phase)| {
-        let delay_ns = if at == 0 { ns(planned.latency_s) } else { 0 };
+        let delay_ns = if at == 0 { ns(planned.latency_s + planned.own_copy_s) } else { 0 };
         ReductionPhase { delay_ns, demand: phase.demand.clone(), rate_share: planned.rate_share }
     });
     phases.collect()

@@ -351,6 +351,29 @@ fn sharding(source: &Source, spec: &StackSpec, field: &impl Fn(&str) -> String) 
     })
 }
 
+/// Fields of a stack that say something of kernels and engines on GPUs.
+const GPU_FIELDS: [&str; 4] = ["expert_skew", "expert_call_us", "hidden_launches", "groups_heads"];
+
+/// Refuses a field of a stack that has no effect on its chips.
+fn check_read(
+    source: &Source,
+    kind: StackKind,
+    chip: &AnyChip,
+    key: &str,
+    span: std::ops::Range<usize>,
+) -> Result<(), Diagnostic> {
+    let field = format!("stack.{}.{key}", kind.name());
+    if GPU_FIELDS.contains(&key) && !matches!(chip, AnyChip::Gpu(_)) {
+        let title = format!("`{field}` has no effect: {} is no GPU", chip.device().name());
+        return Err(source.error(span, title, "read by stacks that serve on GPUs"));
+    }
+    if kind.serves() {
+        return Ok(());
+    }
+    let title = format!("`{field}` has no effect: the stack {:?} trains alone", kind.name());
+    Err(source.error(span, title, "read by stacks of prefill and decode"))
+}
+
 fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyChip) -> Result<Stack, Diagnostic> {
     let names = StackKind::NAMES;
     let kind = names[source.keyword("stack.name", &spec.name, &names.map(|(name, _)| name))?].1;
@@ -367,13 +390,7 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         let title = format!("`{}` is {library:?}, which no `[[protocol]]` has", field("library"));
         return Err(source.error(spec.library.span(), title, "expected the `library` of a protocol"));
     }
-    let read = |key: &str, span: std::ops::Range<usize>| {
-        if kind.serves() {
-            return Ok(());
-        }
-        let title = format!("`{}` has no effect: the stack {:?} trains alone", field(key), kind.name());
-        Err(source.error(span, title, "read by stacks of prefill and decode"))
-    };
+    let read = |key: &str, span| check_read(source, kind, chip, key, span);
     let time = |key: &str, value: &Option<Spanned<Real>>| {
         let Some(value) = value else { return Ok(0.0) };
         read(key, value.span())?;

@@ -583,6 +583,7 @@ mod tests {
             protocol: String::new(),
             rate_share,
             latency_s,
+            own_copy_s: 0.0,
             seconds: latency_s,
         };
         let both = reduction(vec![0], &[planned(0.5, 1e-6), planned(0.9, 2e-6)], &mut [0]);

@@ -1,6 +1,6 @@
 //! A model of several kinds of layers that serves: what a chip of a stage holds and reads of it, kind by kind.
 
-use super::super::choices::Capacity;
+use super::super::choices::{Capacity, Mixture};
 use super::chip::Pass;
 use super::ranks::ExpertRanks;
 use super::service::{ELEMENT, Parameters, RequestSize, ServedBlocks, Service};
@@ -154,6 +154,12 @@ impl Service {
                 self.model, self.parallel.experts.ep
             );
             return Err(Diagnostic::new(title).with_help("leave `ep` out"));
+        }
+        if self.parallel.experts != Mixture::default() {
+            let title = format!("{}: capacity, exchange and experts are for experts that `ep` shares out", self.model);
+            return Err(
+                Diagnostic::new(title).with_help("leave them out: `tp` divides every expert by its columns here")
+            );
         }
         if self.density.is_some() {
             let title = format!("{}: layers of several kinds are dense here", self.model);
