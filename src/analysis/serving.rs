@@ -174,7 +174,7 @@ fn in_formats(request: &ServingRequest<'_>, system: &System, service: &mut Servi
     Ok(())
 }
 
-/// Whether a system serves a model by its dimensions alone: experts are lists of kernels on GPUs, and latent attention is a graph of its own.
+/// Whether a system serves a model by its dimensions alone. Experts are lists of kernels on GPUs; latent attention has a graph of its own.
 fn serves_whole(system: &System, architecture: &Architecture) -> bool {
     let has_experts = architecture.extras.experts.is_some();
     architecture.extras.latent.is_none() && (!has_experts || matches!(system.chip, AnyChip::Gpu(_)))

@@ -128,8 +128,8 @@ fn collectives_of_a_node_follow_their_algorithms() {
     assert!(!label(4).contains("NVLS"), "no switch has two nodes: {set}");
 }
 
-/// What stays on a device is copied, too: of two GPUs half, of eight an eighth. Measured on B200s [S ai-dynamo/aiconfigurator at 095f58a,
-/// Apache-2.0, NCCL].
+/// What stays on a device is copied, too: of two GPUs half, of eight an eighth. Microseconds of NCCL on B200s [S
+/// ai-dynamo/aiconfigurator at 095f58a, Apache-2.0].
 #[test]
 fn a_gather_copies_the_part_that_stays() {
     let measured = "collective,gpus,message_size,dtype,time_us\nall_gather,2,268435456,half,612.6\n\

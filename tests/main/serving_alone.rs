@@ -15,7 +15,7 @@ fn parsed(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Seconds of `run` in mode `fused`, and of the kernels that `pod` counts on a system's one chip with the stack that it takes if none is named.
+/// Seconds of `run` in mode `fused`, and of the kernels that `pod` counts on one chip of a system with its usual stack.
 fn both((chip, system): (&str, &str), model: &str, (phase, users, tokens): Case, set: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("model.toml");

@@ -242,8 +242,8 @@ pub struct Scheduler {
     pub mixes_prompts: bool,
     /// While prompts start, requests that run wait.
     pub prompts_first: bool,
-    /// Caches grow token by token (Kwon et al., *`PagedAttention`*, SOSP 2023): a request starts where its prompt has room, and where none is
-    /// left the last that started loses its place and starts again; else a request waits until its whole answer has room.
+    /// Caches grow token by token (Kwon et al., *`PagedAttention`*, SOSP 2023): a request starts where its prompt has room, and where none
+    /// is left the last that started loses its place and starts again; else a request waits until its whole answer has room.
     pub grows_caches: bool,
 }
 

@@ -13,9 +13,10 @@ use super::taken::{Taking, share};
 
 impl Engine<'_> {
     /// When a firing ends at the earliest that works for `occupied` ticks and whose operands of a kind come from `arrives` on: an amount,
-    /// with the flits of its largest flow. Flows into one port of a PCU take turns, a packet each, and every step of the work needs its part of each of
-    /// them: it begins when the last flow has its turn, and what the last packets bring is worked on behind them. A packet is what is
-    /// there of a slot that still fills, and what a FIFO before the array has room for: one that is full lets a flit in as one is taken.
+    /// with the flits of its largest flow. Flows into one port of a PCU take turns, a packet each, and every step of the work needs its
+    /// part of each of them: it begins when the last flow has its turn, and what the last packets bring is worked on behind them. A
+    /// packet is what is there of a slot that still fills, and what a FIFO before the array has room for: one that is full lets a flit
+    /// in as one is taken.
     pub(super) fn fed_in_turns(
         &self,
         (index, at): (usize, Iteration),

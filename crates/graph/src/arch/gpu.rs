@@ -365,9 +365,14 @@ impl Gpu {
         self.memory.iter().map(|tier| tier.latency_ns).fold(0.0, f64::max) * self.clock_hz as f64 / 1e9
     }
 
-    /// Cycles of the gap before a product's kernel behind another of the library in a captured graph, and of its ramp.
+    /// Cycles of the gap before a kernel in a captured graph, and of its ramp.
+    pub fn launch_cycles(&self) -> f64 {
+        self.cycles_of_us(self.launch.graph_gap_us + self.launch.ramp_us)
+    }
+
+    /// The same of a product's kernel behind another of the library.
     pub fn product_launch_cycles(&self) -> f64 {
-        self.cycles_of_us((self.launch.graph_gap_us + self.launch.ramp_us) * (1.0 - self.gemm.hidden_launches))
+        self.launch_cycles() * (1.0 - self.gemm.hidden_launches)
     }
 
     /// Cycles of a time in microseconds.

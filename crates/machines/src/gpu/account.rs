@@ -229,8 +229,8 @@ fn communication(gpu: &Gpu, workload: &Workload) -> Option<SectionOutcome> {
     })
 }
 
-/// What no kernels can beat: a launch (kernel by kernel one an operator, with epilogues one a kernel), and all stored MACs at the tensor cores' peak
-/// or every input, stored weight and result moved once.
+/// What no kernels can beat: a launch (kernel by kernel one an operator, with epilogues one a kernel), and all stored MACs at the tensor
+/// cores' peak or every input, stored weight and result moved once.
 pub fn bound_cycles(gpu: &Gpu, workload: &Workload, mode: Mode) -> u64 {
     let sparse = workload.tensors.iter().any(|tensor| tensor.mask.is_some() || tensor.pruned.is_some());
     let peak = |dtype: Dtype| {

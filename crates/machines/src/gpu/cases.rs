@@ -73,8 +73,7 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
 /// A format that the tensor cores lack.
 pub fn product_seconds(gpu: &Gpu, format: ProductFormat, shape: (u64, u64, u64)) -> Result<f64, Diagnostic> {
     let product = of_format(gpu, format, shape)?;
-    let launch = gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us);
-    Ok((gemm::fastest(gpu, &product).cycles + launch) / gpu.clock_hz as f64)
+    Ok((gemm::fastest(gpu, &product).cycles + gpu.launch_cycles()) / gpu.clock_hz as f64)
 }
 
 /// Multiply-accumulates of an SM a cycle.

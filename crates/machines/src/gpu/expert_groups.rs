@@ -107,8 +107,7 @@ fn added(workload: &Workload, uses: &Uses, mut last: OperatorId, operators: &mut
     }
 }
 
-/// What the library's call is asked for, by what gathers its rows and its first product: none where the tensor cores do not multiply the
-/// format.
+/// What the library's call is asked for, by what gathers its rows and its first product. None: the tensor cores lack its format.
 pub(super) fn experts(gpu: &Gpu, workload: &Workload, (gather, first): (OperatorId, OperatorId)) -> Option<Experts> {
     let operator = &workload.operators[first];
     // The gathered rows are a view of the tokens'.

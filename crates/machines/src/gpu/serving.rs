@@ -53,7 +53,7 @@ impl AttentionCall {
 pub(super) type Part = (&'static str, f64);
 
 pub(super) fn part(gpu: &Gpu, name: &'static str, cycles: f64) -> Part {
-    (name, cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us))
+    (name, cycles + gpu.launch_cycles())
 }
 
 /// Cycles of a call outside its kernels.
@@ -196,7 +196,7 @@ impl OverCache {
         if parts > 1 {
             let partial = (blocks * parts * self.head_dim * 4) as f64;
             let sum = stream::time(gpu, 0.0, partial, partial / 4.0);
-            time.cycles += sum.cycles + gpu.cycles_of_us(gpu.launch.ramp_us + gpu.launch.graph_gap_us);
+            time.cycles += sum.cycles + gpu.launch_cycles();
             time.l2_bytes += 2.0 * partial;
             let _ = write!(time.shape, ", each in {parts} parts of the keys");
         }

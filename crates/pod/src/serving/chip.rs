@@ -84,7 +84,7 @@ impl Chips {
                     tier.capacity_bytes = tier.capacity_bytes.saturating_sub(*bytes);
                 }
             }
-            // What fits is counted for the whole pod; tiers of a chip of arrays have no end here.
+            // What fits is the pod's to count: `driven` gives chips of arrays memory without end.
             AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {}
         }
         Self { chip, known: Arc::default(), by_rows: None }
