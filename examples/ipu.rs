@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use rdusim::arch::{self, AnyChip, Bsp, SparseKernel};
+use rdusim::arch::{self, Bsp, SparseKernel};
 use rdusim::bsp::{
     Blocks, ExchangeCase, Place, Product, SparseProduct, Superstep, dynamic_plan, exchange_bandwidth, exchange_us,
     gemm_seconds, moved_seconds, parts_of, plan_gemm, run, sparse_seconds, static_plan,
@@ -26,12 +26,8 @@ const COLUMNS: std::ops::RangeInclusive<u32> = 4..=15;
 
 fn chip(name: &str, sets: &[&str]) -> Outcome<Bsp> {
     let sets = sets.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    match arch::open(Path::new(name), &sets)? {
-        AnyChip::Bsp(bsp) => Ok(*bsp),
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
-            Err(format!("{name} is no chip of tiles").into())
-        }
-    }
+    let chip = arch::open(Path::new(name), &sets)?;
+    chip.bsp().cloned().ok_or_else(|| format!("{name} is no chip of tiles").into())
 }
 
 /// TFLOP/s of the stored elements, at the best number of columns that fits, and that number.

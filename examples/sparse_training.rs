@@ -11,12 +11,12 @@ use std::path::Path;
 use rdusim::arch::{self, AnyChip};
 use rdusim::compile::{compile_measured, simulate_measured};
 use rdusim::input::Override;
+use rdusim::machine::machine;
 use rdusim::mode::Mode;
 use rdusim::model::{Architecture, Options, Part, Phase, Sparsity, part_of, preset};
 use rdusim::outcome::{Fidelity, Outcome};
 use rdusim::report::{Curve, CurveChart, File, write};
 use rdusim::workload::{self, Workload};
-use rdusim::{bsp, gpu, systolic, wafer};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -112,17 +112,12 @@ fn encoder(trained: &Trained, dtype: &str, regrow: &str) -> Result<Workload> {
 }
 
 fn run(chip: &AnyChip, workload: &Workload) -> Result<Outcome> {
-    let outcome = match chip {
-        AnyChip::Bsp(chip) => bsp::run(chip, workload, &[Mode::Fused])?.remove(0),
-        AnyChip::Gpu(chip) => gpu::run(chip, workload, &[Mode::Fused])?.remove(0),
-        AnyChip::Systolic(chip) => systolic::run(chip, workload, &[Mode::Fused])?.remove(0),
-        AnyChip::Wafer(chip) => wafer::run(chip, workload, &[Mode::Fused])?.remove(0),
-        AnyChip::Rdu(chip) => {
-            let compiled = compile_measured(chip, workload, &[Mode::Fused])?;
-            simulate_measured(chip, workload, &compiled[0], Fidelity::Event)
-        }
-    };
-    Ok(outcome)
+    if let Some(chip) = chip.rdu() {
+        let compiled = compile_measured(chip, workload, &[Mode::Fused])?;
+        return Ok(simulate_measured(chip, workload, &compiled[0], Fidelity::Event));
+    }
+    let machine = machine(chip).ok_or("a chip is an RDU or runs without a mapping")?;
+    Ok(machine.run(workload, &[Mode::Fused])?.remove(0))
 }
 
 /// Milliseconds of the passes, of one change of the pattern, and of the optimiser's step.

@@ -30,7 +30,7 @@ pub use rdusim_cost::{cost, proof};
 pub use rdusim_cycle as cycle;
 pub use rdusim_engines::{fluid, sim};
 pub use rdusim_graph::{arch, sparsity, workload};
-pub use rdusim_machines::{bsp, gpu, kernels, systolic, wafer};
+pub use rdusim_machines::{bsp, gpu, kernels, machine, systolic, wafer};
 pub use rdusim_models::{import, model};
 pub use rdusim_outcome as outcome;
 pub use rdusim_pod as pod;

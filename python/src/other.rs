@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use rdusim::analysis::{self, MaskRequest, ProofFile, ProofInputs, VerifyRequest};
-use rdusim::arch::{self, AnyChip};
+use rdusim::arch::{self, Chip};
 use rdusim::compile::Effort;
 use rdusim::diagnostics::Diagnostic;
 use rdusim::input::Override;
@@ -48,19 +48,21 @@ pub(crate) fn explain(
     })
 }
 
+/// The RDU that a function needs.
+fn rdu_for(function: &str, request: &Request, sets: &[Override]) -> Result<Chip, Diagnostic> {
+    arch::take(&request.arch.given(), sets)?.into_rdu().map_err(|other| {
+        let title = format!("`{function}` needs an RDU: {} has no configurations", other.device().name());
+        Diagnostic::new(title).with_help("`run` and `compare` take other chips")
+    })
+}
+
 /// Runs the configurations on numbers: JSON, text, and the modes that do not compute what the graph says.
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, request: &str) -> PyResult<(String, String, Vec<String>)> {
     let request: Request = read(request)?;
     watched(py, None, move |_| {
         let (sets, modes, options) = (request.sets()?, request.modes()?, request.options()?);
-        let chip = match arch::take(&request.arch.given(), &sets)? {
-            AnyChip::Rdu(chip) => chip.under(options.quality)?,
-            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
-                let title = format!("`verify` needs an RDU: {} has no configurations", other.device().name());
-                return Err(Diagnostic::new(title).with_help("`run` and `compare` take other chips").into());
-            }
-        };
+        let chip = rdu_for("verify", &request, &sets)?.under(options.quality)?;
         let load = |smaller: &[Override]| {
             let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
             request.workload(&all)
@@ -85,13 +87,7 @@ pub(crate) fn map(py: Python<'_>, request: &str) -> PyResult<(String, String)> {
     watched(py, None, move |_| {
         let (sets, options) = (request.sets()?, request.options()?);
         let mode = request.modes()?.first().copied().ok_or_else(|| Diagnostic::new("there is no mode"))?;
-        let chip = match arch::take(&request.arch.given(), &sets)? {
-            AnyChip::Rdu(chip) => chip.under(options.quality)?,
-            other @ (AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
-                let title = format!("`map` needs an RDU: {} has no configurations", other.device().name());
-                return Err(Diagnostic::new(title).with_help("`run` and `compare` take other chips").into());
-            }
-        };
+        let chip = rdu_for("map", &request, &sets)?.under(options.quality)?;
         let workload = analysis::graph_on(&chip, request.workload(&sets)?);
         let how = (options.fidelity, options.skip);
         let execution = analysis::execute(&chip, &workload, &[mode], how, &options.source, &mut |_| {})?;

@@ -8,11 +8,10 @@ use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome};
 use crate::program::divided_over_tiers;
 use crate::report::{Document, File, Layout, Made, Page, Side};
-use crate::study::add_least_cycles;
 use crate::study::uncertainty::{self, Draws};
+use crate::study::{add_least_cycles, run_plain};
 use crate::units::Dtype;
 use crate::workload::{Operator, OperatorKind, Workload};
-use crate::{bsp, gpu, systolic, wafer};
 
 use super::execute::{Execution, Source, Stage, execute};
 use super::failure::Failure;
@@ -55,8 +54,8 @@ impl Ran {
         options: &Options,
         ended: &mut dyn FnMut(Stage),
     ) -> Result<Self, Failure> {
-        let mut ran = match chip {
-            AnyChip::Rdu(chip) => {
+        let mut ran = match chip.into_rdu() {
+            Ok(chip) => {
                 let chip = chip.under(options.quality)?;
                 let how = (options.fidelity, options.skip);
                 let divided = divided_over_tiers(&chip, workload);
@@ -65,27 +64,12 @@ impl Ran {
                     execute(&chip, graph, modes, how, &options.source, ended)?;
                 add_least_cycles(&chip, graph, &mut outcomes);
                 ended(Stage::Bounded);
-                Self { chip: AnyChip::Rdu(Box::new(chip)), divided, configurations, outcomes }
+                Self { chip: chip.into(), divided, configurations, outcomes }
             }
-            AnyChip::Gpu(gpu) => {
-                let outcomes = gpu::run(&gpu, workload, modes)?;
+            Err(chip) => {
+                let outcomes = run_plain(&chip, workload, modes)?;
                 ended(Stage::Simulated);
-                Self { chip: AnyChip::Gpu(gpu), divided: None, configurations: Vec::new(), outcomes }
-            }
-            AnyChip::Bsp(bsp) => {
-                let outcomes = bsp::run(&bsp, workload, modes)?;
-                ended(Stage::Simulated);
-                Self { chip: AnyChip::Bsp(bsp), divided: None, configurations: Vec::new(), outcomes }
-            }
-            AnyChip::Systolic(systolic) => {
-                let outcomes = systolic::run(&systolic, workload, modes)?;
-                ended(Stage::Simulated);
-                Self { chip: AnyChip::Systolic(systolic), divided: None, configurations: Vec::new(), outcomes }
-            }
-            AnyChip::Wafer(wafer) => {
-                let outcomes = wafer::run(&wafer, workload, modes)?;
-                ended(Stage::Simulated);
-                Self { chip: AnyChip::Wafer(wafer), divided: None, configurations: Vec::new(), outcomes }
+                Self { chip, divided: None, configurations: Vec::new(), outcomes }
             }
         };
         ran.carry_notes(workload);
@@ -95,7 +79,7 @@ impl Ran {
     /// Lets every run say what its workload says, whatever chip it ran on.
     fn carry_notes(&mut self, workload: &Workload) {
         let mut notes = workload.notes.clone();
-        if let AnyChip::Gpu(gpu) = &self.chip {
+        if let Some(gpu) = self.chip.gpu() {
             notes.extend(rounded_operands(gpu, workload));
         }
         let products = workload.operators.iter().filter(|operator| operator.kind == OperatorKind::Gemm);
@@ -129,7 +113,7 @@ impl Ran {
     }
 
     fn layouts(&self, workload: &Workload) -> Vec<Layout> {
-        let AnyChip::Rdu(chip) = &self.chip else { return Vec::new() };
+        let Some(chip) = self.chip.rdu() else { return Vec::new() };
         let graph = self.graph(workload);
         let pairs = self.configurations.iter().zip(&self.outcomes);
         let layout = |(measured, outcome): (&Compiled, &Outcome)| {
@@ -193,20 +177,18 @@ pub fn add_ranges(
         // Of several chips, each has draws of its own.
         let seed = how.seed.wrapping_add(at as u64);
         let draws = Draws::new(template.text(), &known, how.samples as usize, seed);
-        sampled.push(match &ran.chip {
-            AnyChip::Rdu(own) => {
+        sampled.push(match ran.chip.rdu() {
+            Some(own) => {
                 let chip = |sets: &[Override]| {
                     let sets: Vec<&Override> = sets.iter().collect();
                     template.chip(&sets)?.under(options.quality)
                 };
                 uncertainty::of_rdu(draws, own, ran.graph(workload), &ran.configurations, options.fidelity, &chip)
             }
-            AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
-                uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
-                    let sets: Vec<&Override> = sets.iter().collect();
-                    template.any(&sets)
-                })
-            }
+            None => uncertainty::of_plain(draws, workload, modes, &|sets: &[Override]| {
+                let sets: Vec<&Override> = sets.iter().collect();
+                template.any(&sets)
+            }),
         });
     }
     if let Some(first) = sampled.first() {

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::arch::AnyChip;
 use crate::diagnostics::{Diagnostic, number};
 use crate::import::{self, Checkpoint};
 use crate::input::{self, Override};
@@ -337,6 +336,6 @@ fn what_fits(system: &System, job: &Job, stack: &Stack, fallback: &str) -> Strin
         return fallback.to_owned();
     }
     // What a step on tiles holds is known when its stages are laid out.
-    let memory = if matches!(system.chip, AnyChip::Bsp(_)) { " the memory beside the tiles" } else { "" };
+    let memory = if system.chip.bsp().is_some() { " the memory beside the tiles" } else { "" };
     format!("what makes it fit{memory}, the cheapest first: {}", remedies.join("; "))
 }

@@ -73,11 +73,9 @@ pub struct ProofInputs<'a> {
 
 impl ProofInputs<'_> {
     fn read(&self) -> Result<(Chip, Workload), Diagnostic> {
-        let any = chip_for("prove", self.arch, self.sets)?;
-        let AnyChip::Rdu(chip) = any else {
-            return Err(Diagnostic::new(format!("{} has no grid to map operators onto", any.device().name())));
-        };
-        let chip = chip.under(self.quality)?;
+        let no_grid =
+            |any: AnyChip| Diagnostic::new(format!("{} has no grid to map operators onto", any.device().name()));
+        let chip = chip_for("prove", self.arch, self.sets)?.into_rdu().map_err(no_grid)?.under(self.quality)?;
         let options = match self.workload {
             Given::File(path) => self.model.options_for(path)?,
             Given::Text { .. } => import::Options::default(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::pod::{density, expert_load, served};
-use crate::arch::{self, AnyChip};
+use crate::arch;
 use crate::diagnostics::Diagnostic;
 use crate::gpu::ProductFormat;
 use crate::import::Checkpoint;
@@ -78,7 +78,7 @@ pub(super) fn opened(request: &ServingRequest<'_>, noted: &mut dyn FnMut(&str)) 
     let parallel = Parallel::parse(request.parallel)?;
     let stack = stack(&system, request.stack, noted)?.clone();
     pod::check_served(&system.chip)?;
-    let keeps_experts = matches!(system.chip, AnyChip::Gpu(_));
+    let keeps_experts = system.chip.gpu().is_some();
     let named = |name: &str| served(name, keeps_experts);
     let checkpoint = named(request.model)?;
     let (architecture, trained_with) = (checkpoint.architecture, checkpoint.sequence);
@@ -148,7 +148,7 @@ fn in_formats(request: &ServingRequest<'_>, system: &System, service: &mut Servi
             Diagnostic::new(format!("`--dtype` is {name:?}, which is no format of products"))
                 .with_help("expected bf16, fp8, fp8_block, int8, nvfp4 or w4a16_mxfp4")
         })?;
-        let multiplies = matches!(&system.chip, AnyChip::Gpu(gpu) if gpu.sm.fp4_macs.is_some());
+        let multiplies = system.chip.gpu().is_some_and(|gpu| gpu.sm.fp4_macs.is_some());
         service.set_format(format, multiplies);
         let Parallel { tp, dp, experts, .. } = service.parallel;
         if service.architecture.extras.experts.is_some() {
@@ -177,7 +177,7 @@ fn in_formats(request: &ServingRequest<'_>, system: &System, service: &mut Servi
 /// Whether a system serves a model by its dimensions alone. Experts are lists of kernels on GPUs; latent attention has a graph of its own.
 fn serves_whole(system: &System, architecture: &Architecture) -> bool {
     let has_experts = architecture.extras.experts.is_some();
-    architecture.extras.latent.is_none() && (!has_experts || matches!(system.chip, AnyChip::Gpu(_)))
+    architecture.extras.latent.is_none() && (!has_experts || system.chip.gpu().is_some())
 }
 
 /// Layers of stages that serve: whole ones.

@@ -80,7 +80,7 @@ pub fn phases_of_model(name: &str, chips: &[&AnyChip]) -> Vec<PhaseOn> {
         trained.as_ref().is_some_and(|found| check_trained(chip, &found.name, &found.architecture).is_ok())
     };
     let served = [true, false].map(|keeps_experts| served(name, keeps_experts).is_ok());
-    let serves = |chip: &AnyChip| check_served(chip).is_ok() && served[usize::from(!matches!(chip, AnyChip::Gpu(_)))];
+    let serves = |chip: &AnyChip| check_served(chip).is_ok() && served[usize::from(chip.gpu().is_none())];
     let of = |takes: &dyn Fn(&AnyChip) -> bool| {
         let has = |kind: &&str| chips.iter().any(|chip| chip.device().kind() == *kind && takes(chip));
         KINDS.into_iter().filter(has).collect::<Vec<_>>()

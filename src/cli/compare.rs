@@ -47,22 +47,10 @@ fn execute_all((args, ranges): (&SharedArgs, &RangeArgs), modes: &[Mode], agains
     }
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     let mut chips = vec![arch::open(&args.arch, &sets)?];
-    match &chips[0] {
-        AnyChip::Rdu(_) => {}
-        AnyChip::Gpu(gpu) => refuse_mapping_options(
-            args,
-            &format!("{} is a GPU, which is timed kernel by kernel", gpu.name),
-            "docs/gpu.md",
-        )?,
-        AnyChip::Bsp(bsp) => {
-            let told = format!("{} is a chip of kind \"bsp\", which is timed superstep by superstep", bsp.name);
-            refuse_mapping_options(args, &told, "docs/ipu.md")?;
-        }
-        chip @ (AnyChip::Systolic(_) | AnyChip::Wafer(_)) => {
-            let (name, kind) = (chip.device().name(), chip.device().kind());
-            let told = format!("{name} is a chip of kind {kind:?}, which is timed kernel by kernel");
-            refuse_mapping_options(args, &told, &format!("docs/{kind}.md"))?;
-        }
+    let kind = chips[0].kind();
+    if let Some(unit) = kind.timed_by {
+        let told = format!("{} is {}, which is timed {unit} by {unit}", chips[0].device().name(), kind.called);
+        refuse_mapping_options(args, &told, kind.page)?;
     }
     for path in against {
         // `--set arch.` changes the chip of `--arch` alone.
@@ -98,7 +86,7 @@ fn execute_all((args, ranges): (&SharedArgs, &RangeArgs), modes: &[Mode], agains
         }
         Format::Table => report::table_of(&workload, &shown),
     };
-    if let AnyChip::Rdu(chip) = &sides[0].chip {
+    if let Some(chip) = sides[0].chip.rdu() {
         let graph = sides[0].graph(&workload);
         configured::save(&args.configuration, chip, graph, &sides[0].configurations)?;
         if let Some(path) = &args.trace {
@@ -138,13 +126,12 @@ fn run_on(args: &SharedArgs, chip: AnyChip, workload: &Workload, modes: &[Mode],
         Ran::on(chip, workload, modes, &options, &mut |stage| watch.ended(stage))
     })?;
     if args.verbose {
-        match &ran.chip {
-            AnyChip::Rdu(_) => {
+        match ran.chip.kind().timed_by {
+            None => {
                 watch.tell("simulate");
                 tell_gaps(&ran.outcomes, &watch);
             }
-            AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => tell_running("kernels", &watch),
-            AnyChip::Bsp(_) => tell_running("supersteps", &watch),
+            Some(unit) => tell_running(&format!("{unit}s"), &watch),
         }
     }
     Ok(ran)

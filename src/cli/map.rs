@@ -1,7 +1,7 @@
 //! `rdusim map`: how a workload is laid out on a chip.
 
 use crate::analysis::{chip_for, execute, graph_on};
-use crate::arch::{self, AnyChip, Bsp};
+use crate::arch::{self, Bsp};
 use crate::diagnostics::Diagnostic;
 use crate::input::{Given, Override};
 use crate::map::{StepPlace, summarize, tell_times, tile_map};
@@ -17,13 +17,11 @@ use super::{configured, output, progress};
 /// Compiles, and shows the configuration.
 pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    let chip = match chip_for("map", &Given::File(args.arch.clone()), &sets)? {
-        AnyChip::Bsp(bsp) => return of_tiles(args, &bsp, &sets),
-        // The kinds that are left are refused above.
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
-            arch::load(&args.arch, &sets)?.under(args.mapping.into())?
-        }
-    };
+    if let Some(bsp) = chip_for("map", &Given::File(args.arch.clone()), &sets)?.bsp() {
+        return of_tiles(args, bsp, &sets);
+    }
+    // The kinds that are left are refused above.
+    let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     refuse_step(args, &chip.name)?;
     let from = &args.configuration;
     let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, from)?;

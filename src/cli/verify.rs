@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::analysis::{self, VerifyRequest};
-use crate::arch::{self, AnyChip};
+use crate::arch;
 use crate::input::{Given, Override};
 use crate::mode::Mode;
 use crate::report;
@@ -21,9 +21,9 @@ use super::{configured, output, progress};
 /// Compiles, runs on numbers, compares.
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
-    if let AnyChip::Bsp(bsp) = analysis::chip_for("verify", &Given::File(args.arch.clone()), &sets)? {
+    if let Some(bsp) = analysis::chip_for("verify", &Given::File(args.arch.clone()), &sets)?.bsp() {
         let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
-        return verify_tiles(args, &bsp, &workload);
+        return verify_tiles(args, bsp, &workload);
     }
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let load = |smaller: &[Override]| {

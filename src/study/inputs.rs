@@ -6,19 +6,16 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::arch::{self, AnyChip, Chip, Quality};
-use crate::bsp;
 use crate::compile::{BaseCache, Compiled, Effort, compile_with, simulate_measured};
 use crate::diagnostics::Diagnostic;
-use crate::gpu;
 use crate::import;
 use crate::input::{Given, Override, Root};
 use crate::interrupt;
+use crate::machine::machine;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::Configuration;
 use crate::sim::simulate;
-use crate::systolic;
-use crate::wafer;
 use crate::workload::{self, Workload};
 
 /// A chip file and a workload file with the overrides of a command or a study.
@@ -47,16 +44,13 @@ impl Inputs {
         quality: Quality,
     ) -> Result<Self, Diagnostic> {
         let arch = arch::Template::take(arch, base)?;
-        let is_plain = match arch.any(&[])? {
-            AnyChip::Rdu(_) => {
-                arch.chip(&[])?.under(quality)?;
-                false
-            }
-            chip => {
-                refuse_vendor(&chip, quality)?;
-                true
-            }
-        };
+        let chip = arch.any(&[])?;
+        let is_plain = chip.rdu().is_none();
+        if is_plain {
+            refuse_vendor(&chip, quality)?;
+        } else {
+            arch.chip(&[])?.under(quality)?;
+        }
         let workload = import::take_template(workload, base, model)?;
         let base = Arc::new(workload.workload(&[], seed)?);
         Ok(Self { arch, workload, base, seed, quality, is_plain })
@@ -89,7 +83,7 @@ impl Inputs {
     /// # Errors
     /// What the chip's checks refuse.
     pub fn any_chip(&self, sets: &[&Override]) -> Result<AnyChip, Diagnostic> {
-        if self.is_plain { self.arch.any(sets) } else { self.chip(sets).map(|chip| AnyChip::Rdu(Box::new(chip))) }
+        if self.is_plain { self.arch.any(sets) } else { self.chip(sets).map(AnyChip::from) }
     }
 
     /// The workload with more overrides and, if given, another seed.
@@ -135,14 +129,9 @@ fn refuse_vendor(chip: &AnyChip, quality: Quality) -> Result<(), Diagnostic> {
 ///
 /// # Errors
 /// What its model refuses.
-pub(super) fn run_plain(chip: &AnyChip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
-    match chip {
-        AnyChip::Bsp(bsp) => bsp::run(bsp, workload, modes),
-        AnyChip::Systolic(systolic) => systolic::run(systolic, workload, modes),
-        AnyChip::Wafer(wafer) => wafer::run(wafer, workload, modes),
-        AnyChip::Gpu(gpu) => gpu::run(gpu, workload, modes),
-        AnyChip::Rdu(chip) => Err(Diagnostic::new(format!("{} is an RDU, which needs a mapping", chip.name))),
-    }
+pub fn run_plain(chip: &AnyChip, workload: &Workload, modes: &[Mode]) -> Result<Vec<Outcome>, Diagnostic> {
+    let needs_mapping = || Diagnostic::new(format!("{} is an RDU, which needs a mapping", chip.device().name()));
+    machine(chip).ok_or_else(needs_mapping)?.run(workload, modes)
 }
 
 /// Compiles and simulates in each mode.

@@ -12,7 +12,7 @@ pub mod sweep;
 pub mod uncertainty;
 
 pub use gaps::add_least_cycles;
-pub use inputs::Inputs;
+pub use inputs::{Inputs, run_plain};
 
 use crate::diagnostics::Diagnostic;
 use crate::report::WriteError;

@@ -136,7 +136,7 @@ impl Bench {
     fn layouts(&self) -> String {
         let outcomes =
             self.compiled.iter().map(|c| simulate_measured(&self.chip, &self.workload, c, Fidelity::Event)).collect();
-        let chip = AnyChip::Rdu(Box::new(self.chip.clone()));
+        let chip = AnyChip::from(self.chip.clone());
         let ran = analysis::Ran { chip, divided: None, configurations: self.compiled.clone(), outcomes };
         let document = Document::new(&self.chip, &self.workload, &ran.outcomes);
         let files = analysis::page(&self.workload, &[ran], &document, Made::new(String::new(), Vec::new()));

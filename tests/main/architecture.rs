@@ -10,7 +10,7 @@ use super::sources::{Source, crates, sources};
 const MOST_LINES: usize = 600;
 
 /// Modules lowest first, each with the modules it may import. No module imports one below it in this list.
-const MODULES: [(&str, &[&str]); 34] = [
+const MODULES: [(&str, &[&str]); 35] = [
     ("units", &[]),
     ("index", &[]),
     ("mode", &[]),
@@ -53,6 +53,7 @@ const MODULES: [(&str, &[&str]); 34] = [
     ("kernels", &["units", "mode", "arch", "workload", "outcome"]),
     ("systolic", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome", "kernels"]),
     ("wafer", &["units", "index", "diagnostics", "mode", "sparsity", "arch", "workload", "outcome", "kernels"]),
+    ("machine", &["diagnostics", "mode", "arch", "workload", "outcome", "gpu", "bsp", "systolic", "wafer"]),
     (
         "pod",
         &[
@@ -146,10 +147,7 @@ const MODULES: [(&str, &[&str]); 34] = [
             "outcome",
             "sim",
             "compile",
-            "gpu",
-            "bsp",
-            "systolic",
-            "wafer",
+            "machine",
             "report",
         ],
     ),
@@ -172,9 +170,6 @@ const MODULES: [(&str, &[&str]); 34] = [
             "sim",
             "saved",
             "gpu",
-            "bsp",
-            "systolic",
-            "wafer",
             "pod",
             "map",
             "validate",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use rdusim::arch::{self, AnyChip, Gpu};
+use rdusim::arch::{self, Gpu};
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::Outcome;
@@ -283,10 +283,8 @@ fn fields_of_the_other_kind_are_refused_by_name() {
 
 fn a100(sets: &[&str]) -> Gpu {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
-    match arch::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(A100), &sets).expect("a chip") {
-        AnyChip::Gpu(gpu) => *gpu,
-        AnyChip::Rdu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => panic!("the A100 is a GPU"),
-    }
+    let chip = arch::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join(A100), &sets).expect("a chip");
+    chip.gpu().cloned().expect("the A100 is a GPU")
 }
 
 fn training(recompute: model::Recompute) -> workload::Workload {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rdusim::arch::{self, AnyChip};
+use rdusim::arch;
 use rdusim::gpu;
 use rdusim::mode::Mode;
 use rdusim::model::{Experts, Options, Phase, describe, preset};
@@ -23,7 +23,7 @@ fn graph(model: &str, phase: Phase, experts: Option<Experts>) -> Workload {
 const EXPERTS: Experts = Experts { count: 8, each: 2, width: 14336, shared: 0, shared_gate: false, every: 1 };
 
 fn fused(workload: &Workload) -> Outcome {
-    let AnyChip::Gpu(h100) = arch::open(Path::new("h100"), &[]).expect("a chip") else { panic!("h100 is a GPU") };
+    let h100 = arch::open(Path::new("h100"), &[]).expect("a chip").gpu().cloned().expect("h100 is a GPU");
     gpu::run(&h100, workload, &[Mode::Fused]).expect("an outcome").remove(0)
 }
 

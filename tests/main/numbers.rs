@@ -12,7 +12,7 @@ use crate::legal::found_quickly;
 use crate::models::options;
 use proptest::prelude::*;
 use rayon::prelude::*;
-use rdusim::arch::{self, AnyChip};
+use rdusim::arch;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::model::{self, Architecture, Experts, Extras, Latent, Options, Phase, preset};
@@ -40,7 +40,7 @@ pub(crate) fn files(directory: &str) -> Vec<PathBuf> {
 
 /// Every workload that comes with rdusim, on a chip that does: a mapping that is drawn, and if it `finds`, those of every mode.
 fn computes_what_it_says(chip: &Path, finds: bool) {
-    let AnyChip::Rdu(chip) = arch::open(chip, &[]).expect("a chip") else { panic!("{} is no RDU", chip.display()) };
+    let chip = arch::open(chip, &[]).expect("a chip").into_rdu().expect("an RDU");
     for path in files("workloads") {
         let name = path.display();
         let load = |sets: &[Override]| workload::load(&path, sets, 0);
@@ -67,7 +67,7 @@ fn computes_what_it_says(chip: &Path, finds: bool) {
 
 /// Chip files of RDUs: a GPU has no configurations.
 fn rdus() -> Vec<PathBuf> {
-    let is_rdu = |path: &PathBuf| matches!(arch::open(path, &[]), Ok(AnyChip::Rdu(_)));
+    let is_rdu = |path: &PathBuf| arch::open(path, &[]).is_ok_and(|chip| chip.rdu().is_some());
     files("arch").into_iter().filter(is_rdu).collect()
 }
 

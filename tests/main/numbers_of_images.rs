@@ -11,7 +11,7 @@ use crate::legal::found_quickly;
 use crate::random::chips;
 use proptest::prelude::*;
 use proptest::sample::select;
-use rdusim::arch::{self, AnyChip, Chip};
+use rdusim::arch::{self, Chip};
 
 use rdusim::input::Override;
 use rdusim::mode::Mode;
@@ -198,10 +198,7 @@ pub(crate) fn chip_of(path: &Path) -> Option<Chip> {
     let sets = ["arch.pcu.lanes.int8=64", "arch.energy.mac_pj.int8=0.1"];
     let sets: Vec<Override> = sets.iter().filter_map(|set| Override::parse(set).ok()).collect();
     // A GPU has no configurations, and no lanes to set.
-    match arch::open(path, &sets) {
-        Ok(AnyChip::Rdu(chip)) => Some(*chip),
-        _ => None,
-    }
+    arch::open(path, &sets).ok()?.into_rdu().ok()
 }
 
 fn told(run: &RunVerdict) -> String {

@@ -140,7 +140,7 @@ fn an_rdu_verifies_with_sections_of_all_rows_and_both_models_share_its_tiers() {
     // In a fast memory that has room for the small model alone the large one finds the rest.
     let least = |served: &Served| served.tiers.iter().map(|tier| tier.weights).min().unwrap_or(0);
     assert_eq!(least(&served), 0, "{:?}", served.tiers);
-    let rdusim::arch::AnyChip::Rdu(chip) = &mut system.chip else { panic!("an RDU") };
+    let chip = system.chip.rdu_mut().expect("an RDU");
     let fast = chip.memory.iter_mut().max_by_key(|tier| tier.bandwidth_bytes_per_s).expect("a tier");
     fast.capacity_bytes = 8 << 20;
     let tight = run(&system);

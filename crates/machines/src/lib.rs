@@ -7,5 +7,6 @@
 pub mod bsp;
 pub mod gpu;
 pub mod kernels;
+pub mod machine;
 pub mod systolic;
 pub mod wafer;

@@ -5,22 +5,10 @@ use super::parallel::Job;
 use super::pass::Pieces;
 use super::sharded::pass_times;
 use super::system::System;
-use rdusim_graph::arch::AnyChip;
-
-/// Watts of a chip that does nothing.
-fn static_w(system: &System) -> f64 {
-    match &system.chip {
-        AnyChip::Gpu(gpu) => gpu.energy.static_w,
-        AnyChip::Rdu(chip) => chip.energy.static_w,
-        AnyChip::Bsp(chip) => chip.energy.static_w,
-        AnyChip::Systolic(chip) => chip.energy.static_w,
-        AnyChip::Wafer(chip) => chip.energy.static_w,
-    }
-}
 
 /// Joules of all chips for so many seconds, without what they do in them.
 pub(super) fn static_joules(system: &System, job: &Job, seconds: f64) -> f64 {
-    static_w(system) * job.parallel.chips() as f64 * seconds
+    system.chip.device().static_w() * job.parallel.chips() as f64 * seconds
 }
 
 /// Joules of the passes of a step on all chips.

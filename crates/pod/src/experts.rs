@@ -14,7 +14,6 @@ use super::network::{Demand, Network};
 use super::parallel::{Job, Parallel};
 use super::system::{Algorithm, Stack, System};
 use rdusim_base::diagnostics::Diagnostic;
-use rdusim_graph::arch::AnyChip;
 use rdusim_machines::gpu::{KernelCall, kernel_cost};
 use rdusim_models::model::{Activation, ExpertLoad, Experts, expected_above};
 
@@ -420,7 +419,7 @@ impl ExpertComm {
 /// What the chip's simulation refuses.
 fn copied(system: &System, stack: &Stack, bytes: u64) -> Result<f64, Diagnostic> {
     let moved = 2.0 * bytes as f64;
-    if let AnyChip::Gpu(gpu) = &system.chip {
+    if let Some(gpu) = system.chip.gpu() {
         let cost = kernel_cost(gpu, &KernelCall::Stream { bytes: moved, operations: 0.0 })?;
         return Ok(cost.seconds * stack.kernel_factor + gpu.launch.gap_us / 1e6);
     }

@@ -4,19 +4,35 @@
 use super::choices::Context;
 use super::experts::Rows;
 use super::kernels::{self, Passes};
+use super::on_chips::{Member, check_no_tiles, check_norms_in_front};
 use super::parallel::{Job, Recompute};
 use super::pass::{Pass, PieceTime, Pieces};
-use super::system::{Stack, StackKind};
+use super::system::{Stack, StackKind, System};
 use super::tensor_comm::TensorComm;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_graph::arch::Gpu;
 use rdusim_machines::gpu::{KernelCall, KernelCost, kernel_cost};
+use rdusim_models::model::Architecture;
+
+impl Member for Gpu {
+    fn check_layers(&self, model: &str, architecture: &Architecture) -> Result<(), Diagnostic> {
+        check_norms_in_front(model, architecture)
+    }
+    fn pieces(&self, _: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+        check_no_tiles(job)?;
+        job.check_swapped()?;
+        on_gpu(self, stack, job, comm)
+    }
+    fn times_single_layers(&self) -> bool {
+        true
+    }
+}
 
 /// Times of a layer of either kind, the embedding and the logits.
 ///
 /// # Errors
 /// What is not modelled on GPUs, and what the chip's simulation refuses.
-pub(super) fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
+fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
     if job.density.is_some() {
         return Err(Diagnostic::new("sparse weights are not modelled on systems of GPUs"));
     }

@@ -7,26 +7,86 @@
 
 use super::choices::Offload;
 use super::graph::{self, Piece};
-use super::on_chips::check_trained;
+use super::on_chips::{Member, check_adam, check_unphased, check_whole_sequences, graphs_lack};
 use super::parallel::{Job, Recompute, Schedule};
 use super::pass::{PieceTime, Pieces};
 use super::system::{Stack, System};
+use super::tensor_comm::TensorComm;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
-use rdusim_graph::arch::{AnyChip, Systolic, Wafer};
+use rdusim_graph::arch::{Device, Systolic, Wafer};
 use rdusim_graph::workload::{Graph, Phase, Workload};
 use rdusim_machines::gpu::KernelCost;
 use rdusim_machines::{systolic, wafer};
+use rdusim_models::model::Architecture;
 
 /// Members that a node of the fabric copies to (Cerebras, `SwarmX`: 1:4).
 const FABRIC_FANOUT: u64 = 4;
+
+impl Member for Systolic {
+    fn check_layers(&self, _: &str, architecture: &Architecture) -> Result<(), Diagnostic> {
+        check_plain_layers(self, architecture)
+    }
+    fn check_keys(&self, job: &Job) -> Result<(), Diagnostic> {
+        check_plain_layers(self, &job.architecture)?;
+        check(job, self)
+    }
+    fn pieces(&self, _: &System, stack: &Stack, job: &Job, _: &TensorComm) -> Result<Pieces, Diagnostic> {
+        check_training(job)?;
+        on_systolic(self, stack, job)
+    }
+}
+
+impl Member for Wafer {
+    fn check_layers(&self, _: &str, architecture: &Architecture) -> Result<(), Diagnostic> {
+        check_plain_layers(self, architecture)?;
+        if architecture.extras.patches.is_some() {
+            return Err(logits_of_some(self).with_help("name a model of text"));
+        }
+        Ok(())
+    }
+    fn check_keys(&self, job: &Job) -> Result<(), Diagnostic> {
+        self.check_layers(&job.model, &job.architecture)?;
+        check_wafers(self, job)
+    }
+    fn pieces(&self, system: &System, stack: &Stack, job: &Job, _: &TensorComm) -> Result<Pieces, Diagnostic> {
+        check_training(job)?;
+        on_wafer(system, self, stack, job)
+    }
+}
+
+/// Refuses what graphs of whole layers do not train.
+fn check_training(job: &Job) -> Result<(), Diagnostic> {
+    check_whole_sequences(job)?;
+    check_adam(job)?;
+    check_unphased(job)
+}
+
+/// Refuses layers with experts, and norms behind them.
+fn check_plain_layers(chip: &dyn Device, architecture: &Architecture) -> Result<(), Diagnostic> {
+    if architecture.extras.experts.is_some() {
+        return Err(graphs_lack(chip, "experts", "`rdusim pod dgx-a100` trains them"));
+    }
+    if architecture.post_norm {
+        return Err(graphs_lack(chip, "norms behind the layers", "use a pre-norm GPT or Llama model"));
+    }
+    Ok(())
+}
+
+/// The error of a wafer's graph that has logits of some tokens alone.
+fn logits_of_some(chip: &Wafer) -> Diagnostic {
+    let name = &chip.name;
+    Diagnostic::new(format!(
+        "{name} has the whole model as one graph: logits of some tokens alone are not modelled there"
+    ))
+}
 
 /// Times of all pieces on systolic arrays.
 ///
 /// # Errors
 /// What is not modelled on them.
-pub(super) fn on_systolic(chip: &Systolic, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    check(job, &chip.name)?;
+fn on_systolic(chip: &Systolic, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+    check(job, chip)?;
     // What a stage keeps in memory is counted as on every chip: a piece's graph would count all of its intermediates at once.
     let mut chip = chip.clone();
     chip.memory.iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX);
@@ -41,8 +101,8 @@ pub(super) fn on_systolic(chip: &Systolic, stack: &Stack, job: &Job) -> Result<P
 ///
 /// # Errors
 /// What is not modelled on wafers, and activations that they have no room for.
-pub(super) fn on_wafer(system: &System, chip: &Wafer, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
-    check_wafers(&chip.name, job)?;
+fn on_wafer(system: &System, chip: &Wafer, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+    check_wafers(chip, job)?;
     let message_us = system.levels.iter().map(|level| level.message_us).fold(0.0, f64::max);
     let mut chip = chip.clone();
     let way_ns = 1e3 * message_us * levels(job.parallel.replicas()) as f64;
@@ -64,32 +124,15 @@ pub(super) fn on_wafer(system: &System, chip: &Wafer, stack: &Stack, job: &Job) 
     Ok(Pieces { layers, ..Pieces::default() })
 }
 
-/// Refuses what systolic arrays and wafers do not do, before anything is simulated.
-///
-/// # Errors
-/// The keys to leave out.
-pub(super) fn check_chip(system: &System, job: &Job) -> Result<(), Diagnostic> {
-    if matches!(system.chip, AnyChip::Systolic(_) | AnyChip::Wafer(_)) {
-        check_trained(&system.chip, &job.model, &job.architecture)?;
-    }
-    match &system.chip {
-        AnyChip::Systolic(chip) => check(job, &chip.name),
-        AnyChip::Wafer(chip) => check_wafers(&chip.name, job),
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Bsp(_) => Ok(()),
-    }
-}
-
 /// Refuses what wafers do not divide.
-fn check_wafers(chip: &str, job: &Job) -> Result<(), Diagnostic> {
+fn check_wafers(chip: &Wafer, job: &Job) -> Result<(), Diagnostic> {
     check(job, chip)?;
     let p = &job.parallel;
     if job.predicted.is_some() {
-        let title =
-            format!("{chip} has the whole model as one graph: logits of some tokens alone are not modelled there");
-        return Err(Diagnostic::new(title).with_help("leave `--predicted-tokens` out"));
+        return Err(logits_of_some(chip).with_help("leave `--predicted-tokens` out"));
     }
     if p.tp > 1 || p.pp > 1 || p.zero > 0 || p.schedule.parts() > 1 || p.offload != Offload::default() {
-        let title = format!("{chip} trains data parallel: a wafer has all layers, and no part of the weights");
+        let title = format!("{} trains data parallel: a wafer has all layers, and no part of the weights", chip.name);
         let help = "leave tp, pp, zero, offload and schedules with parts out of `--parallel`; dp counts wafers";
         return Err(Diagnostic::new(title).with_help(help));
     }
@@ -112,7 +155,7 @@ fn workload_of(graph: &Graph) -> Result<Workload, Diagnostic> {
 }
 
 /// Refuses what graphs of kernels do not say.
-fn check(job: &Job, chip: &str) -> Result<(), Diagnostic> {
+fn check(job: &Job, chip: &dyn Device) -> Result<(), Diagnostic> {
     let p = &job.parallel;
     let refused = [
         (p.schedule.splits_weights(), "zb-h1 and zb-v", "use 1f1b or interleaved:PARTS"),
@@ -123,10 +166,7 @@ fn check(job: &Job, chip: &str) -> Result<(), Diagnostic> {
         (p.recompute == Recompute::Selective, "recompute=selective", "use none or full"),
     ];
     match refused.into_iter().find(|(is_so, ..)| *is_so) {
-        Some((_, what, help)) => {
-            Err(Diagnostic::new(format!("{what}: not modelled on {chip}, whose passes are graphs of whole layers"))
-                .with_help(help))
-        }
+        Some((_, what, help)) => Err(graphs_lack(chip, what, help)),
         None => Ok(()),
     }
 }

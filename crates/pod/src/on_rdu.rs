@@ -6,23 +6,42 @@
 
 use super::experts::Rows;
 use super::graph::{self, Piece};
+use super::on_chips::{
+    Member, check_adam, check_no_tiles, check_norms_in_front, check_sequences_at_once, check_unphased,
+    check_whole_sequences,
+};
 use super::parallel::{Job, Recompute};
 use super::pass::{PieceTime, Pieces, dynamic_joules};
-use super::system::{Stack, StackKind};
+use super::system::{Stack, StackKind, System};
+use super::tensor_comm::TensorComm;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
 use rdusim_compile::compile::{BaseCache, Effort, compile_with, simulate_measured};
 use rdusim_graph::arch::Chip;
 use rdusim_graph::workload::{Graph, Phase};
 use rdusim_machines::gpu::KernelCost;
-use rdusim_models::model::Experts;
+use rdusim_models::model::{Architecture, Experts};
 use rdusim_outcome::{Fidelity, StopReason};
+
+impl Member for Chip {
+    fn check_layers(&self, model: &str, architecture: &Architecture) -> Result<(), Diagnostic> {
+        check_norms_in_front(model, architecture)
+    }
+    fn pieces(&self, _: &System, stack: &Stack, job: &Job, _: &TensorComm) -> Result<Pieces, Diagnostic> {
+        check_whole_sequences(job)?;
+        check_sequences_at_once(job)?;
+        check_adam(job)?;
+        check_no_tiles(job)?;
+        check_unphased(job)?;
+        on_rdu(self, stack, job)
+    }
+}
 
 /// Times of all layers of a part, the embedding and the logits.
 ///
 /// # Errors
 /// What is not modelled on RDUs, and what the chip's simulation refuses.
-pub(super) fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+fn on_rdu(chip: &Chip, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
     if job.parallel.schedule.splits_weights() {
         let title = format!(
             "schedule {} has passes for gradients of weights, which the sections of an RDU are not divided into",

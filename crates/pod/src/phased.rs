@@ -10,7 +10,6 @@ use super::parallel::{Job, Parallel, Recompute, Schedule};
 use super::system::{Stack, System};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::ByteSize;
-use rdusim_graph::arch::AnyChip;
 
 impl Parallel {
     /// The order of micro-batches, as on the command line.
@@ -181,7 +180,7 @@ pub(super) fn weight_gather(system: &System, stack: &Stack, job: &Job, parameter
 /// What the phases stream, in a sentence.
 pub(super) fn note(system: &System, job: &Job, [bytes, most]: [f64; 2]) -> Option<String> {
     let p = &job.parallel;
-    let AnyChip::Bsp(chip) = &system.chip else { return None };
+    let chip = system.chip.bsp()?;
     if !p.tiled.is_phased() {
         return None;
     }

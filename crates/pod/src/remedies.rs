@@ -2,10 +2,9 @@
 
 use super::choices::{Offload, Optimizer};
 use super::memory::{of_host, of_job};
-use super::on_kernels::check_chip;
+use super::on_chips::member;
 use super::parallel::{Job, Recompute, Schedule};
 use super::system::{StackKind, System};
-use rdusim_graph::arch::AnyChip;
 
 /// Most remedies that are told.
 const MOST: usize = 6;
@@ -43,7 +42,7 @@ impl Room<'_> {
             (change.apply)(&mut job);
         }
         if job.check().is_err()
-            || check_chip(self.system, &job).is_err()
+            || member(&self.system.chip).check_keys(&job).is_err()
             || job.parallel.chips() > self.system.most_chips()
         {
             return None;
@@ -68,7 +67,7 @@ pub fn remedies(system: &System, job: &Job, stack: StackKind) -> Vec<String> {
     let room = Room { system, stack };
     let mut list = Vec::new();
     let [state, rest] = zeros(job);
-    let is_tiles = matches!(system.chip, AnyChip::Bsp(_));
+    let is_tiles = system.chip.bsp().is_some();
     state.iter().chain(&on_chip(job)).for_each(|change| room.consider(&mut list, job, change));
     // With the hosts no more than is needed.
     let mut enough: Vec<Offload> = Vec::new();
@@ -172,14 +171,14 @@ fn smaller(job: &Job) -> Vec<Change> {
 /// The fewest keys that make a step fit on the same chips when they change together: of every set of as many keys the values that cost
 /// least.
 fn fewest(room: &Room<'_>, job: &Job) -> Vec<String> {
-    let is_gpu = matches!(room.system.chip, AnyChip::Gpu(_));
+    let is_gpu = room.system.chip.gpu().is_some();
     let [state, mut rest] = zeros(job);
     let zero: Vec<Change> = state.into_iter().chain(rest.pop()).collect();
     let (sp, others): (Vec<Change>, Vec<Change>) =
         on_chip(job).into_iter().partition(|change| change.name.starts_with("sp"));
     let (recompute, schedule): (Vec<Change>, Vec<Change>) =
         others.into_iter().partition(|change| change.name.starts_with("recompute"));
-    let offload = offloads(job, matches!(room.system.chip, AnyChip::Bsp(_))).into_iter().map(|(_, change)| change);
+    let offload = offloads(job, room.system.chip.bsp().is_some()).into_iter().map(|(_, change)| change);
     let micro = smaller(job).pop().filter(|_| job.micro_batch > 1);
     let with_bytes = (is_gpu && job.parallel.optimizer == Optimizer::Adam).then(|| {
         let name = format!("optimizer={}", Optimizer::Adam8bit.name());

@@ -363,7 +363,7 @@ fn check_read(
     span: std::ops::Range<usize>,
 ) -> Result<(), Diagnostic> {
     let field = format!("stack.{}.{key}", kind.name());
-    if GPU_FIELDS.contains(&key) && !matches!(chip, AnyChip::Gpu(_)) {
+    if GPU_FIELDS.contains(&key) && chip.gpu().is_none() {
         let title = format!("`{field}` has no effect: {} is no GPU", chip.device().name());
         return Err(source.error(span, title, "read by stacks that serve on GPUs"));
     }
@@ -377,7 +377,7 @@ fn check_read(
 fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyChip) -> Result<Stack, Diagnostic> {
     let names = StackKind::NAMES;
     let kind = names[source.keyword("stack.name", &spec.name, &names.map(|(name, _)| name))?].1;
-    let is_rdu = matches!(chip, AnyChip::Rdu(_));
+    let is_rdu = chip.rdu().is_some();
     if !kind.runs_on(chip) {
         let title = format!("the stack {:?} does not run on {}", kind.name(), chip.device().name());
         let kind = chip.device().kind();

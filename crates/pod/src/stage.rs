@@ -1,19 +1,13 @@
 //! Seconds of the passes of a part of the model on one chip, from the chip's own simulation.
 
-use super::choices::{Gradients, Optimizer};
 use super::memory::waiting_of_one;
-use super::on_chips::check_trained;
-use super::on_gpu::on_gpu;
-use super::on_kernels::{on_systolic, on_wafer};
-use super::on_rdu::on_rdu;
+use super::on_chips::member;
 use super::parallel::{Job, Recompute};
 use super::pass::{Moving, Pieces};
 use super::swapped::Swapped;
 use super::system::{Stack, System};
 use super::tensor_comm::TensorComm;
-use super::tiles;
 use rdusim_base::diagnostics::Diagnostic;
-use rdusim_graph::arch::AnyChip;
 
 /// Times of all pieces.
 ///
@@ -28,52 +22,9 @@ pub(super) fn pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorCom
 /// # Errors
 /// What the chip's simulation refuses.
 pub(super) fn raw_pieces(system: &System, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Pieces, Diagnostic> {
-    check_trained(&system.chip, &job.model, &job.architecture)?;
-    match &system.chip {
-        AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) if job.parallel.cp > 1 => {
-            let title = format!("cp = {}: sequences are shared between GPUs only", job.parallel.cp);
-            Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
-        }
-        AnyChip::Bsp(_) | AnyChip::Rdu(_) if job.parallel.seq_chunks > 1 => {
-            let title =
-                format!("seq_chunks = {}: parts of sequences are modelled on GPUs only", job.parallel.seq_chunks);
-            Err(Diagnostic::new(title).with_help("the graph of a section has the tokens of its queries and keys alike"))
-        }
-        AnyChip::Bsp(_) if job.parallel.offload.moves_in_passes() => {
-            let title =
-                "offload of activations and weights is not modelled on chips of tiles, which stream them themselves";
-            Err(Diagnostic::new(title).with_help("use offload=optimizer, or none"))
-        }
-        AnyChip::Bsp(_) | AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_)
-            if job.parallel.optimizer != Optimizer::Adam
-                || job.parallel.gradients.is_some_and(|of| of != Gradients::Bf16)
-                || job.parallel.gist =>
-        {
-            let title =
-                "other optimisers than adam, other gradients than bf16, and stash=gist are modelled on GPUs only";
-            Err(Diagnostic::new(title).with_help("leave `optimizer`, `gradients` and `stash` of `--parallel` out"))
-        }
-        AnyChip::Bsp(chip) => tiles::pieces(system, chip, stack, job),
-        AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.has_uneven_blocks() => {
-            let title = "stages of other numbers of attention blocks than of feed-forward blocks are modelled on chips of tiles only";
-            Err(Diagnostic::new(title).with_help("give layers in halves to `--stage-layers`"))
-        }
-        AnyChip::Gpu(_) | AnyChip::Rdu(_) if job.parallel.tiled.is_chosen() => {
-            let title = "tp2, io_tiles, memory_share and score_dropout are modelled on chips of tiles only";
-            Err(Diagnostic::new(title).with_help("leave them out of `--parallel`"))
-        }
-        AnyChip::Rdu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) if job.parallel.tiled.is_phased() => {
-            let title = "schedule=phased:LAYERS is modelled on GPUs and chips of tiles only";
-            Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"))
-        }
-        AnyChip::Gpu(gpu) => {
-            job.check_swapped()?;
-            on_gpu(gpu, stack, job, comm)
-        }
-        AnyChip::Rdu(chip) => on_rdu(chip, stack, job),
-        AnyChip::Systolic(chip) => on_systolic(chip, stack, job),
-        AnyChip::Wafer(chip) => on_wafer(system, chip, stack, job),
-    }
+    let chip = member(&system.chip);
+    chip.check_layers(&job.model, &job.architecture)?;
+    chip.pieces(system, stack, job, comm)
 }
 
 /// What moves between a chip of the stage that has most and its host in the passes of a part.
@@ -95,7 +46,7 @@ pub(super) fn finished(system: &System, stack: &Stack, job: &Job, comm: &TensorC
     of.received = comm.received;
     of.moving = moving(system, stack, job);
     of.swapped = Swapped::new(system, job);
-    if matches!(system.chip, AnyChip::Gpu(_)) {
+    if member(&system.chip).times_single_layers() {
         let (without, with) = job.mixed_layers();
         of.layers = raw.layers.scaled(without as f64);
         of.expert_layers = raw.expert_layers.scaled(with as f64);

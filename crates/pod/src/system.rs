@@ -205,16 +205,15 @@ impl StackKind {
 
     /// Whether it runs on a chip.
     pub fn runs_on(self, chip: &AnyChip) -> bool {
-        match self {
-            Self::Megatron | Self::Flash | Self::TensorRtLlm | Self::Vllm | Self::Sglang => {
-                matches!(chip, AnyChip::Gpu(_))
-            }
-            Self::Rdu | Self::RduKbk | Self::Sambanova => matches!(chip, AnyChip::Rdu(_)),
-            Self::Popart => matches!(chip, AnyChip::Bsp(_)),
-            Self::Xla => matches!(chip, AnyChip::Systolic(_)),
-            Self::WeightStreaming => matches!(chip, AnyChip::Wafer(_)),
-            Self::Serving => true,
-        }
+        let kind = match self {
+            Self::Megatron | Self::Flash | Self::TensorRtLlm | Self::Vllm | Self::Sglang => "gpu",
+            Self::Rdu | Self::RduKbk | Self::Sambanova => "rdu",
+            Self::Popart => "bsp",
+            Self::Xla => "systolic",
+            Self::WeightStreaming => "wafer",
+            Self::Serving => return true,
+        };
+        chip.device().kind() == kind
     }
 
     /// Whether gradients of replicas are added up on their way to the memory that has the weights, beside the passes.

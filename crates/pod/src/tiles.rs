@@ -9,10 +9,12 @@ use std::collections::BTreeSet;
 
 use super::graph::{self, Piece};
 use super::memory;
+use super::on_chips::{Member, check_adam, check_sequences_at_once, check_whole_sequences};
 use super::parallel::{Job, Parallel, Schedule};
 use super::pass::{Pass, PieceTime, Pieces};
 use super::phased;
 use super::system::{Stack, System};
+use super::tensor_comm::TensorComm;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
 use rdusim_graph::arch::{Bsp, BspPart};
@@ -24,11 +26,32 @@ use rdusim_models::model::Architecture;
 /// How many times its memory a tile has where memory is no matter: more than any model of the presets takes.
 const LARGE: u64 = 1 << 12;
 
+impl Member for Bsp {
+    fn check_layers(&self, model: &str, architecture: &Architecture) -> Result<(), Diagnostic> {
+        if architecture.extras.experts.is_some() {
+            let title = format!("{model} has experts, which are not modelled on chips of tiles");
+            return Err(Diagnostic::new(title).with_help("use a system of GPUs or RDUs, or a model without experts"));
+        }
+        Ok(())
+    }
+    fn pieces(&self, system: &System, stack: &Stack, job: &Job, _: &TensorComm) -> Result<Pieces, Diagnostic> {
+        check_whole_sequences(job)?;
+        check_sequences_at_once(job)?;
+        if job.parallel.offload.moves_in_passes() {
+            let title =
+                "offload of activations and weights is not modelled on chips of tiles, which stream them themselves";
+            return Err(Diagnostic::new(title).with_help("use offload=optimizer, or none"));
+        }
+        check_adam(job)?;
+        pieces(system, self, stack, job)
+    }
+}
+
 /// Times of all pieces.
 ///
 /// # Errors
 /// What does not fit the tiles, and what is not modelled on them.
-pub(super) fn pieces(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
+fn pieces(system: &System, chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
     if job.parallel.schedule.splits_weights() {
         let title = "zb-h1 and zb-v are not modelled on chips of tiles";
         return Err(Diagnostic::new(title).with_help("use 1f1b or interleaved:PARTS"));

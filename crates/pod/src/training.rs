@@ -9,7 +9,7 @@ use super::experts::{self, ExpertUse, expert_use};
 use super::goodput::Goodput;
 use super::memory::{self, Memory};
 use super::network::{Demand, Network};
-use super::on_kernels;
+use super::on_chips::member;
 use super::optimizer::{gradient_parts, notes as optimizer_notes, state_parts, update};
 use super::parallel::{Job, Schedule};
 use super::pass::{Pass, Pieces};
@@ -23,7 +23,6 @@ use super::tensor_comm::{TensorComm, tensor_comm};
 use super::unit_calls::UnitCalls;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
-use rdusim_graph::arch::AnyChip;
 use rdusim_machines::gpu::KernelCost;
 
 /// Whether the chips of a stage are simulated as one, or each on its own.
@@ -109,7 +108,7 @@ pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result
             Diagnostic::new(title).with_help("chips are tp x pp x dp x cp; the system file's levels say how many")
         );
     }
-    on_kernels::check_chip(system, job)?;
+    member(&system.chip).check_keys(job)?;
     let comm = tensor_comm(system, stack, job)?;
     let pieces = pieces(system, stack, job, &comm)?;
     step_of(system, stack, job, detail, (&comm, pieces))
@@ -251,7 +250,7 @@ impl Builder<'_> {
     /// The optimiser's step of a stage on a chip, if `share` chips share its weights out.
     fn optimizer(&self, stage: u64, share: f64) -> Result<KernelCost, Diagnostic> {
         let (p, of) = (&self.job.parallel, &self.pieces);
-        let AnyChip::Gpu(gpu) = &self.system.chip else {
+        let Some(gpu) = self.system.chip.gpu() else {
             let parts = p.schedule.parts() as f64;
             let layers = of.layers.scaled(self.job.layers_share(stage)).plus(of.expert_layers);
             let mut all = layers.scaled(parts);

@@ -10,7 +10,7 @@ use super::optimizer::matrices;
 use super::parallel::{Job, Recompute};
 use super::system::{Sharding, Stack, System};
 use rdusim_base::diagnostics::Diagnostic;
-use rdusim_graph::arch::{AnyChip, Gpu};
+use rdusim_graph::arch::Gpu;
 use rdusim_machines::gpu::{KernelCall, kernel_cost};
 use rdusim_models::model::Norm;
 
@@ -56,7 +56,7 @@ impl UnitCalls {
         if !job.parallel.shards_passes() {
             return Ok(all);
         }
-        let gpu = if let AnyChip::Gpu(gpu) = &system.chip { Some(&**gpu) } else { None };
+        let gpu = system.chip.gpu();
         let by_parameter = stack.kind.shards_by_parameter() && job.parallel.zero >= 3;
         let of_gradient = job.gradients().bytes();
         let maker = Maker { gpu, sharding: stack.sharding, job, by_parameter, of_gradient };

@@ -273,13 +273,11 @@ fn on_rdu(chip: &Chip, case: &Case) -> Result<Times, Diagnostic> {
 
 /// The chip of tiles that exchanges are measured on.
 fn tiles_of(target: &Target) -> Result<&Bsp, Diagnostic> {
-    match target {
-        Target::Chip(AnyChip::Bsp(chip)) => Ok(chip),
-        other => {
-            let title = format!("exchanges between tiles are of a chip of kind \"bsp\", {} is none", other.name());
-            Err(Diagnostic::new(title).with_help("give `--arch` a file such as arch/gc2.toml"))
-        }
-    }
+    let bsp = if let Target::Chip(chip) = target { chip.bsp() } else { None };
+    bsp.ok_or_else(|| {
+        let title = format!("exchanges between tiles are of a chip of kind \"bsp\", {} is none", target.name());
+        Diagnostic::new(title).with_help("give `--arch` a file such as arch/gc2.toml")
+    })
 }
 
 fn of_a_system(kind: &str, target: &Target) -> Diagnostic {

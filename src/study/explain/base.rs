@@ -1,6 +1,6 @@
 //! The question that `explain` answers, and the run that every answer is compared with.
 
-use crate::arch::{AnyChip, Device};
+use crate::arch::Device;
 use crate::compile::{Compiled, Effort, recompiled, simulate_measured};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
@@ -41,9 +41,9 @@ impl Base<'_> {
     /// search finds there, which may take another turn.
     pub(super) fn seconds(&self, sets: &[Override], keeps: Keeps) -> Result<Vec<f64>, Diagnostic> {
         let sets: Vec<&Override> = sets.iter().collect();
-        let chip = match self.inputs.any_chip(&sets)? {
-            AnyChip::Rdu(chip) => chip,
-            other => {
+        let chip = match self.inputs.any_chip(&sets)?.into_rdu() {
+            Ok(chip) => chip,
+            Err(other) => {
                 let outcomes = run_plain(&other, self.workload, &self.question.modes)?;
                 return Ok(outcomes.iter().map(|outcome| other.device().seconds(outcome.cycles)).collect());
             }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::arch::AnyChip;
 use crate::compile::{Compiled, Effort, compile_traced};
 use crate::diagnostics::Diagnostic;
 use crate::mode::Mode;
@@ -57,7 +56,7 @@ pub fn decisions(
     effort: Effort,
     only: Option<&str>,
 ) -> Result<SearchDecisions, Diagnostic> {
-    let AnyChip::Rdu(chip) = inputs.any_chip(&[])? else {
+    let Ok(chip) = inputs.any_chip(&[])?.into_rdu() else {
         let title = "--search tells how a graph is mapped onto an RDU: this chip runs kernels, which need no mapping";
         return Err(Diagnostic::new(title).with_help("leave --search out, or take a chip of kind `rdu`"));
     };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use base::Base;
 
-use crate::arch::AnyChip;
+use crate::arch::Chip;
 use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::program::divided_over_tiers;
@@ -39,13 +39,11 @@ pub fn explain(
 ) -> Result<Explanation, Diagnostic> {
     let chip = inputs.any_chip(&[])?;
     let workload = inputs.workload(&[], None)?;
-    let graph = match &chip {
-        AnyChip::Rdu(chip) => divided_over_tiers(chip, &workload).map_or_else(|| Arc::clone(&workload), Arc::new),
-        AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => Arc::clone(&workload),
-    };
-    let (compiled, outcomes) = match &chip {
-        AnyChip::Rdu(chip) => run(chip, &graph, &question.modes, question.effort, question.fidelity)?,
-        other => (Vec::new(), run_plain(other, &workload, &question.modes)?),
+    let divided = chip.rdu().and_then(|chip| divided_over_tiers(chip, &workload));
+    let graph = divided.map_or_else(|| Arc::clone(&workload), Arc::new);
+    let (compiled, outcomes) = match chip.rdu() {
+        Some(chip) => run(chip, &graph, &question.modes, question.effort, question.fidelity)?,
+        None => (Vec::new(), run_plain(&chip, &workload, &question.modes)?),
     };
     let base = Base { inputs, question, workload: &workload, graph: &graph, compiled: &compiled, outcomes: &outcomes };
 
@@ -66,7 +64,7 @@ pub fn explain(
         .iter()
         .enumerate()
         .map(|(mode, outcome)| {
-            let mut entry = sections::mode_entry(&chip, outcome);
+            let mut entry = sections::mode_entry(chip.device(), outcome);
             let answers =
                 answers.iter().map(|a| a.as_ref().map(|seconds| seconds[mode]).map_err(Diagnostic::to_string));
             entry.derivatives = derivatives(device.seconds(outcome.cycles), &additions, answers);
@@ -82,10 +80,7 @@ pub fn explain(
         mapping: inputs.quality().name(),
         modes,
         notes: workload.notes.iter().cloned().chain(remark_of(question.effort)).collect(),
-        area_mm2: match &chip {
-            AnyChip::Rdu(chip) => chip.area_mm2().map(AreaEntry::from),
-            AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,
-        },
+        area_mm2: chip.rdu().and_then(Chip::area_mm2).map(AreaEntry::from),
         uncertainty,
     })
 }

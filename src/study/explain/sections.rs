@@ -1,25 +1,20 @@
 //! How busy every resource of a section was.
 
-use crate::arch::{AnyChip, Device};
+use crate::arch::Device;
 use crate::outcome::{Outcome, SectionOutcome};
 
 use super::entries::{ModeEntry, PowerEntry, ResourceEntry, SectionEntry};
 
 /// A mode's sections; derivatives are left empty.
-pub(super) fn mode_entry(any: &AnyChip, outcome: &Outcome) -> ModeEntry {
-    let chip = any.device();
+pub(super) fn mode_entry(chip: &dyn Device, outcome: &Outcome) -> ModeEntry {
     let time_s = chip.seconds(outcome.cycles);
-    let package = match any {
-        AnyChip::Rdu(chip) => chip.area.as_ref().and_then(|area| area.package_w),
-        AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,
-    };
     let average = if time_s > 0.0 { outcome.energy().total() / time_s } else { 0.0 };
     ModeEntry {
         mode: outcome.mode.name(),
         cycles: outcome.cycles,
         time_s,
         bound_cycles: outcome.bound_cycles,
-        power_w: PowerEntry { average, package },
+        power_w: PowerEntry { average, package: chip.package_w() },
         sections: outcome.sections.iter().map(|section| section_entry(chip, section)).collect(),
         derivatives: Vec::new(),
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::arch::{AnyChip, Chip};
+use crate::arch::Chip;
 use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
@@ -80,7 +80,7 @@ pub fn traffic_curve(
     effort: Effort,
     tick: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<TrafficCurve, Diagnostic> {
-    let AnyChip::Rdu(chip) = inputs.any_chip(&[])? else {
+    let Ok(chip) = inputs.any_chip(&[])?.into_rdu() else {
         let title =
             "--traffic-curve draws what a mapping onto an RDU must move: this chip runs kernels, which need no mapping";
         return Err(Diagnostic::new(title).with_help("leave --traffic-curve out, or take a chip of kind `rdu`"));

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use crate::arch::{AnyChip, Chip};
-use crate::bsp;
 use crate::compile::{BaseCache, Compiled, carried, compare_fused_with_others, compile_until, simulate_until};
 use crate::cost::{Stop, bound_cycles};
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
-use crate::gpu;
 use crate::input::{Override, Root};
+use crate::machine::{Machine, machine};
 use crate::mode::Mode;
 use crate::outcome::{Fidelity as RunFidelity, Outcome};
 use crate::program::{Configuration, divided_over_tiers};
@@ -18,8 +17,6 @@ use crate::sim::{simulate, simulate_known, simulate_within};
 use crate::study::gaps::add_least_cycles;
 use crate::study::inputs::{Inputs, drained, run_plain};
 use crate::study::uncertainty::{Draws, SAMPLES, of_plain, of_rdu, ranges};
-use crate::systolic;
-use crate::wafer;
 use crate::workload::Workload;
 
 use super::axis::Change;
@@ -64,13 +61,10 @@ pub(super) struct Built {
 impl Built {
     /// What nothing beats in a mode.
     pub(super) fn bound_cycles(&self, mode: Mode) -> u64 {
-        match &self.chip {
-            AnyChip::Rdu(chip) => bound_cycles(chip, &self.graph, mode),
-            AnyChip::Bsp(bsp) => bsp::bound_cycles(bsp, &self.workload, mode),
-            AnyChip::Systolic(systolic) => systolic::bound_cycles(systolic, &self.workload, mode),
-            AnyChip::Wafer(wafer) => wafer::bound_cycles(wafer, &self.workload, mode),
-            AnyChip::Gpu(gpu) => gpu::bound_cycles(gpu, &self.workload, mode),
-        }
+        let of_grid = |chip: &Chip| bound_cycles(chip, &self.graph, mode);
+        let of_kernels = |chip: &dyn Machine| chip.bound_cycles(&self.workload, mode);
+        // A chip has a grid or is a machine.
+        self.chip.rdu().map(of_grid).or_else(|| machine(&self.chip).map(of_kernels)).unwrap_or(0)
     }
 }
 
@@ -198,8 +192,8 @@ impl<'a> Bench<'a> {
         // What is no grid has no configurations.
         let chip = setting.inputs.any_chip(&sets)?;
         let workload = on(&chip, self.workload(setting)?);
-        let AnyChip::Rdu(chip) = chip else { return Ok(Vec::new()) };
-        compile_until(&chip, &workload, &self.study.modes, self.study.effort, &self.bases(setting), stop)
+        let Some(chip) = chip.rdu() else { return Ok(Vec::new()) };
+        compile_until(chip, &workload, &self.study.modes, self.study.effort, &self.bases(setting), stop)
     }
 
     /// What is known of the GEMMs of a point's workload on PCUs such as its chip's.
@@ -225,15 +219,15 @@ impl<'a> Bench<'a> {
     /// Runs a point.
     pub(super) fn measured(&self, built: &Built, compiled: &[Compiled], stop: Stop<'_>) -> Measured {
         let Built { chip, workload, graph } = built;
-        let chip = match (chip, self.study.fidelity) {
+        let chip = match (chip.rdu(), self.study.fidelity) {
             (_, Fidelity::Bound) => {
                 let bound = |&mode| (mode, built.bound_cycles(mode));
                 return Measured::Bounds(self.study.modes.iter().map(bound).collect());
             }
-            (AnyChip::Rdu(chip), Fidelity::Simulated(_)) => chip,
-            (other, Fidelity::Simulated(_)) => {
-                return match run_plain(other, workload, &self.study.modes) {
-                    Ok(outcomes) => Measured::Runs(Box::new(Document::new(other.device(), workload, &outcomes))),
+            (Some(chip), Fidelity::Simulated(_)) => chip,
+            (None, Fidelity::Simulated(_)) => {
+                return match run_plain(chip, workload, &self.study.modes) {
+                    Ok(outcomes) => Measured::Runs(Box::new(Document::new(chip.device(), workload, &outcomes))),
                     Err(error) => Measured::Refused(error.title().to_owned()),
                 };
             }
@@ -267,9 +261,8 @@ impl<'a> Bench<'a> {
             ([one], _) => return self.measured(built, one, stop),
             _ => {}
         }
-        let Built { chip: AnyChip::Rdu(chip), graph, .. } = built else {
-            return self.measured(built, compiled[0], stop);
-        };
+        let graph = &built.graph;
+        let Some(chip) = built.chip.rdu() else { return self.measured(built, compiled[0], stop) };
         let Fidelity::Simulated(fidelity) = self.study.fidelity else { return self.measured(built, compiled[0], stop) };
         let fastest = |mode: usize| {
             let configurations: Vec<&Configuration> =
@@ -293,7 +286,8 @@ impl<'a> Bench<'a> {
         poorer: &[Arc<Vec<Compiled>>],
         stop: Stop<'_>,
     ) -> Result<Vec<Compiled>, Diagnostic> {
-        let Built { chip: AnyChip::Rdu(chip), graph, .. } = built else { return own };
+        let graph = &built.graph;
+        let Some(chip) = built.chip.rdu() else { return own };
         if poorer.is_empty() {
             return own;
         }
@@ -363,15 +357,13 @@ impl<'a> Bench<'a> {
                 stop.check();
                 setting.sets.iter().copied().chain(sets).cloned().collect::<Vec<Override>>()
             };
-            let sampled = match &built.chip {
-                AnyChip::Rdu(own) => of_rdu(draws, own, &built.graph, compiled, fidelity, &|sets: &[Override]| {
+            let sampled = match built.chip.rdu() {
+                Some(own) => of_rdu(draws, own, &built.graph, compiled, fidelity, &|sets: &[Override]| {
                     setting.inputs.chip(&with(sets).iter().collect::<Vec<_>>())
                 }),
-                AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
-                    of_plain(draws, &built.workload, &self.study.modes, &|sets: &[Override]| {
-                        setting.inputs.any_chip(&with(sets).iter().collect::<Vec<_>>())
-                    })
-                }
+                None => of_plain(draws, &built.workload, &self.study.modes, &|sets: &[Override]| {
+                    setting.inputs.any_chip(&with(sets).iter().collect::<Vec<_>>())
+                }),
             };
             ranges(document, &sampled, self.study.seed);
         }
@@ -404,8 +396,7 @@ impl<'a> Bench<'a> {
 
 /// The graph that runs on a chip: the workload's, or with blocks divided over its memory tiers.
 fn on(chip: &AnyChip, workload: Arc<Workload>) -> Arc<Workload> {
-    let AnyChip::Rdu(chip) = chip else { return workload };
-    divided_over_tiers(chip, &workload).map_or(workload, Arc::new)
+    chip.rdu().and_then(|chip| divided_over_tiers(chip, &workload)).map_or(workload, Arc::new)
 }
 
 /// The fastest run of several configurations of one mode; of equals the first. The one with the least bound runs first, and none

@@ -82,10 +82,7 @@ const INPUTS: [InputFigure; 13] = [
 
 /// What only a grid of PCUs and PMUs has.
 fn of_grid(chip: &AnyChip, figure: fn(&Chip) -> Option<Cell>) -> Option<Cell> {
-    match chip {
-        AnyChip::Rdu(chip) => figure(chip),
-        AnyChip::Gpu(_) | AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => None,
-    }
+    chip.rdu().and_then(figure)
 }
 
 /// Figures of a run that the lower bound of the graph has too.

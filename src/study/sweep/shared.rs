@@ -12,7 +12,7 @@ pub(super) const MOST_COMPILED: usize = 4;
 /// How fast everything of a chip is that a configuration does not hold: logarithms of clock, launch, bandwidths and latencies.
 /// Chips that are no grid have no configurations, and need none.
 pub(super) fn rates(chip: &AnyChip) -> Vec<f64> {
-    let AnyChip::Rdu(chip) = chip else { return Vec::new() };
+    let Some(chip) = chip.rdu() else { return Vec::new() };
     let of_tiers = chip.memory.ids().flat_map(|tier| {
         let rate = chip.tier_rate(tier);
         [rate.bytes_per_cycle(), chip.tier_latency_cycles(tier) as f64]

@@ -3,17 +3,13 @@
 use super::draws::Draws;
 use super::held::{Held, leaves_the_configuration, point_of};
 use crate::arch::{AnyChip, Chip};
-use crate::bsp;
 use crate::compile::Compiled;
 use crate::diagnostics::Diagnostic;
-use crate::gpu;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::outcome::Fidelity;
 use crate::report::{Against, AgainstEntry, Document, DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
-use crate::study::inputs::run_all;
-use crate::systolic;
-use crate::wafer;
+use crate::study::inputs::{run_all, run_plain};
 use crate::workload::Workload;
 
 /// What the runs of a chip come to under every draw; `None` where a draw is no chip, or nothing runs on it.
@@ -62,13 +58,7 @@ pub fn of_plain(
 ) -> Sampled {
     let points = run_all(&draws.sets, |sets| {
         let chip = chip(sets).ok()?;
-        let outcomes = match &chip {
-            AnyChip::Rdu(_) => return None,
-            AnyChip::Gpu(gpu) => gpu::run(gpu, workload, modes).ok()?,
-            AnyChip::Bsp(bsp) => bsp::run(bsp, workload, modes).ok()?,
-            AnyChip::Systolic(systolic) => systolic::run(systolic, workload, modes).ok()?,
-            AnyChip::Wafer(wafer) => wafer::run(wafer, workload, modes).ok()?,
-        };
+        let outcomes = run_plain(&chip, workload, modes).ok()?;
         let clock_hz = chip.device().clock_hz();
         Some(outcomes.iter().map(|outcome| point_of(outcome, clock_hz, 1.0)).collect())
     });

@@ -1,5 +1,6 @@
 //! What every chip can be asked, whatever its kind: reports need no more.
 
+use super::kind::ChipKind;
 use super::{Bsp, Chip, Emulated, Gpu, Systolic, Tier, TierId, Vendor, Wafer};
 use rdusim_base::index::IndexVec;
 use rdusim_base::units::Dtype;
@@ -30,7 +31,78 @@ impl AnyChip {
             Self::Wafer(wafer) => &**wafer,
         }
     }
+
+    /// What files and refusals say of its kind.
+    pub fn kind(&self) -> &'static ChipKind {
+        ChipKind::of(self.device().kind())
+    }
+
+    /// Its off-chip tiers, to be changed.
+    pub fn tiers_mut(&mut self) -> &mut IndexVec<TierId, Tier> {
+        match self {
+            Self::Rdu(chip) => &mut chip.memory,
+            Self::Gpu(gpu) => &mut gpu.memory,
+            Self::Bsp(bsp) => &mut bsp.memory,
+            Self::Systolic(systolic) => &mut systolic.memory,
+            Self::Wafer(wafer) => &mut wafer.memory,
+        }
+    }
+
+    /// The grid that operators are mapped onto; an RDU alone has one.
+    pub fn rdu(&self) -> Option<&Chip> {
+        if let Self::Rdu(chip) = self { Some(chip) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn rdu_mut(&mut self) -> Option<&mut Chip> {
+        if let Self::Rdu(chip) = self { Some(chip) } else { None }
+    }
+
+    /// The RDU, or the chip of another kind.
+    ///
+    /// # Errors
+    /// The chip itself, if it is no RDU.
+    pub fn into_rdu(self) -> Result<Chip, Self> {
+        if let Self::Rdu(chip) = self { Ok(*chip) } else { Err(self) }
+    }
+
+    /// The GPU, if it is one.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        if let Self::Gpu(gpu) = self { Some(gpu) } else { None }
+    }
+
+    /// The same, to be changed.
+    pub fn gpu_mut(&mut self) -> Option<&mut Gpu> {
+        if let Self::Gpu(gpu) = self { Some(gpu) } else { None }
+    }
+
+    /// The chip of tiles in supersteps, if it is one.
+    pub fn bsp(&self) -> Option<&Bsp> {
+        if let Self::Bsp(bsp) = self { Some(bsp) } else { None }
+    }
+
+    /// The systolic arrays, if it has any.
+    pub fn systolic(&self) -> Option<&Systolic> {
+        if let Self::Systolic(systolic) = self { Some(systolic) } else { None }
+    }
+
+    /// The wafer, if it is one.
+    pub fn wafer(&self) -> Option<&Wafer> {
+        if let Self::Wafer(wafer) = self { Some(wafer) } else { None }
+    }
 }
+
+/// A chip of each kind is a chip of any kind.
+macro_rules! is_any_chip {
+    ($($variant:ident($chip:ty)),*) => {
+        $(impl From<$chip> for AnyChip {
+            fn from(chip: $chip) -> Self {
+                Self::$variant(Box::new(chip))
+            }
+        })*
+    };
+}
+is_any_chip!(Rdu(Chip), Gpu(Gpu), Bsp(Bsp), Systolic(Systolic), Wafer(Wafer));
 
 /// What the units of a chip are called: those that compute, those that hold data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +147,12 @@ pub trait Device {
     fn text(&self) -> &str;
     /// Area, and what it is the area of.
     fn area(&self) -> Option<(f64, &'static str)>;
+    /// Watts that it takes whatever it does.
+    fn static_w(&self) -> f64;
+    /// Watts that its package may take.
+    fn package_w(&self) -> Option<f64> {
+        None
+    }
     /// Places whose energy its model counts.
     fn energy_scope(&self) -> &'static str;
 
@@ -131,6 +209,12 @@ impl Device for Chip {
     fn area(&self) -> Option<(f64, &'static str)> {
         self.area_mm2().map(|area| (area.total(), "units, scaled from a synthesis at another node"))
     }
+    fn static_w(&self) -> f64 {
+        self.energy.static_w
+    }
+    fn package_w(&self) -> Option<f64> {
+        self.area.as_ref()?.package_w
+    }
     fn energy_scope(&self) -> &'static str {
         "MACs, PMUs, the vector network and off-chip memory"
     }
@@ -159,6 +243,9 @@ macro_rules! fields_of_plain_chips {
         }
         fn text(&self) -> &str {
             &self.text
+        }
+        fn static_w(&self) -> f64 {
+            self.energy.static_w
         }
     };
 }

@@ -1,7 +1,5 @@
 //! What kind of chip a file describes, and tables that belong to another kind.
 
-use std::ops::Range;
-
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -10,27 +8,82 @@ use toml::Spanned;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::input::Source;
 
-/// The kind of a file.
-pub(super) enum Kind {
-    /// No `kind`, or `"rdu"`.
-    Rdu,
-    /// `"gpu"`, and where it says so.
-    Gpu(Range<usize>),
-    /// `"bsp"`, and where it says so.
-    Bsp(Range<usize>),
-    /// `"systolic"`, and where it says so.
-    Systolic(Range<usize>),
-    /// `"wafer"`, and where it says so.
-    Wafer(Range<usize>),
+/// A kind of chip: what its files have, and what messages say of it.
+#[derive(Debug)]
+pub struct ChipKind {
+    /// The word in files.
+    pub word: &'static str,
+    /// What a chip of it is called in a sentence.
+    pub called: &'static str,
+    /// What stands in the place of a mapping, as the end of a sentence on a file of this kind.
+    unmapped: &'static str,
+    /// What is timed one after the other: the noun of `timed KERNEL by kernel`. None on an RDU, whose mapping is.
+    pub timed_by: Option<&'static str>,
+    /// The page about it.
+    pub page: &'static str,
+    /// Tables of its files that not every kind has.
+    tables: &'static [&'static str],
 }
+
+impl ChipKind {
+    /// The kind with this word; an RDU for words that no kind has.
+    pub(super) fn of(word: &str) -> &'static Self {
+        let [rdu, ..] = &TABLE;
+        TABLE.iter().find(|kind| kind.word == word).unwrap_or(rdu)
+    }
+}
+
+/// All kinds.
+static TABLE: [ChipKind; 5] = [
+    ChipKind {
+        word: "rdu",
+        called: "an RDU",
+        unmapped: "",
+        timed_by: None,
+        page: "docs/arch-format.md",
+        tables: &["grid", "pcu", "pmu", "network", "ag", "area", "vendor", "launch"],
+    },
+    ChipKind {
+        word: "gpu",
+        called: "a GPU",
+        unmapped: "which has no grid to map operators onto",
+        timed_by: Some("kernel"),
+        page: "docs/gpu.md",
+        tables: &["sm", "l2", "gemm", "attention", "block_sparse", "fusion", "cluster", "launch"],
+    },
+    ChipKind {
+        word: "bsp",
+        called: "a chip of kind \"bsp\"",
+        unmapped: "which runs operators on all tiles in turn",
+        timed_by: Some("superstep"),
+        page: "docs/ipu.md",
+        tables: &["tile", "exchange", "links", "program", "planner"],
+    },
+    ChipKind {
+        word: "systolic",
+        called: "a chip of kind \"systolic\"",
+        unmapped: "which runs operators one after the other",
+        timed_by: Some("kernel"),
+        page: "docs/systolic.md",
+        tables: &["program", "array", "vector", "buffer"],
+    },
+    ChipKind {
+        word: "wafer",
+        called: "a chip of kind \"wafer\"",
+        unmapped: "over which weights stream",
+        timed_by: Some("kernel"),
+        page: "docs/wafer.md",
+        tables: &["program", "core", "fabric", "stream"],
+    },
+];
+
+/// Words of the kinds, in files.
+pub const KINDS: [&str; 5] = ["rdu", "gpu", "bsp", "systolic", "wafer"];
 
 #[derive(Deserialize)]
 struct Head {
     kind: Option<Spanned<String>>,
 }
-
-/// Words of the kinds, in files.
-pub const KINDS: [&str; 5] = ["rdu", "gpu", "bsp", "systolic", "wafer"];
 
 /// An error about the kind that a file says, at its place.
 pub(super) fn error(source: &Source, title: String, expected: String) -> Diagnostic {
@@ -40,38 +93,8 @@ pub(super) fn error(source: &Source, title: String, expected: String) -> Diagnos
     }
 }
 
-/// Tables that not every kind has, with the kinds that have them.
-const TABLES: [(&str, &[&str]); 26] = [
-    ("sm", &["gpu"]),
-    ("l2", &["gpu"]),
-    ("gemm", &["gpu"]),
-    ("attention", &["gpu"]),
-    ("block_sparse", &["gpu"]),
-    ("fusion", &["gpu"]),
-    ("cluster", &["gpu"]),
-    ("grid", &["rdu"]),
-    ("pcu", &["rdu"]),
-    ("pmu", &["rdu"]),
-    ("network", &["rdu"]),
-    ("ag", &["rdu"]),
-    ("area", &["rdu"]),
-    ("vendor", &["rdu"]),
-    ("launch", &["rdu", "gpu"]),
-    ("tile", &["bsp"]),
-    ("exchange", &["bsp"]),
-    ("links", &["bsp"]),
-    ("program", &["bsp", "systolic", "wafer"]),
-    ("planner", &["bsp"]),
-    ("array", &["systolic"]),
-    ("vector", &["systolic"]),
-    ("buffer", &["systolic"]),
-    ("core", &["wafer"]),
-    ("fabric", &["wafer"]),
-    ("stream", &["wafer"]),
-];
-
 /// The kind of a file; refuses tables of another.
-pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
+pub(super) fn of(source: &Source) -> Result<&'static ChipKind, Diagnostic> {
     let head: Head = source.read()?;
     let kind = match &head.kind {
         Some(word) if word.get_ref() == "system" => {
@@ -81,33 +104,49 @@ pub(super) fn of(source: &Source) -> Result<Kind, Diagnostic> {
                 .error(word.span(), title, "expected \"rdu\", \"gpu\", \"bsp\", \"systolic\" or \"wafer\"")
                 .with_help(help));
         }
-        Some(word) => match source.keyword("kind", word, &KINDS)? {
-            0 => Kind::Rdu,
-            1 => Kind::Gpu(word.span()),
-            2 => Kind::Bsp(word.span()),
-            3 => Kind::Systolic(word.span()),
-            _ => Kind::Wafer(word.span()),
-        },
-        None => Kind::Rdu,
-    };
-    let name = match kind {
-        Kind::Rdu => "rdu",
-        Kind::Gpu(_) => "gpu",
-        Kind::Bsp(_) => "bsp",
-        Kind::Systolic(_) => "systolic",
-        Kind::Wafer(_) => "wafer",
+        Some(word) => ChipKind::of(KINDS[source.keyword("kind", word, &KINDS)?]),
+        None => ChipKind::of("rdu"),
     };
     let keys: IndexMap<Spanned<String>, IgnoredAny> = source.read()?;
-    let owners =
-        |key: &Spanned<String>| TABLES.iter().find(|(table, _)| table == key.get_ref()).map(|(_, kinds)| *kinds);
-    let foreign =
-        keys.keys().filter_map(|key| owners(key).filter(|kinds| !kinds.contains(&name)).map(|kinds| (key, kinds)));
-    let Some((key, kinds)) = foreign.min_by_key(|(key, _)| key.span().start) else { return Ok(kind) };
-    let other = kinds.iter().map(|kind| format!("{kind:?}")).collect::<Vec<_>>().join(" or ");
-    let title = format!("`{}` belongs to a file with kind = {other}, this one has kind = {name:?}", key.get_ref());
+    let foreign = keys.keys().filter_map(|key| {
+        let owners: Vec<&ChipKind> =
+            TABLE.iter().filter(|kind| kind.tables.contains(&key.get_ref().as_str())).collect();
+        (!owners.is_empty() && owners.iter().all(|owner| owner.word != kind.word)).then_some((key, owners))
+    });
+    let Some((key, owners)) = foreign.min_by_key(|(key, _)| key.span().start) else { return Ok(kind) };
+    let other = owners.iter().map(|kind| format!("{:?}", kind.word)).collect::<Vec<_>>().join(" or ");
+    let word = kind.word;
+    let title = format!("`{}` belongs to a file with kind = {other}, this one has kind = {word:?}", key.get_ref());
     let help = format!(
         "remove `{}`, or write a file of the other kind (docs/arch-format.md, docs/gpu.md, docs/ipu.md, docs/systolic.md, docs/wafer.md)",
         key.get_ref()
     );
     Err(source.error(key.span(), title, "of another kind of chip").with_help(help))
+}
+
+/// Refuses a file of another kind than `rdu`.
+///
+/// # Errors
+/// What the file describes instead, at the place where it says so.
+pub(super) fn check_rdu(source: &Source) -> Result<(), Diagnostic> {
+    let kind = of(source)?;
+    if kind.word == "rdu" {
+        return Ok(());
+    }
+    let title = format!("this needs an RDU: the file describes {}, {}", kind.called, kind.unmapped);
+    let help = format!("`run`, `compare`, `check`, `explain` and `sweep` take {}", kind.called);
+    Err(error(source, title, "expected \"rdu\"".to_owned()).with_help(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChipKind, KINDS, TABLE};
+
+    #[test]
+    fn the_words_of_the_kinds_are_those_of_the_table() {
+        assert_eq!(TABLE.each_ref().map(|kind| kind.word), KINDS);
+        for word in KINDS {
+            assert_eq!(ChipKind::of(word).word, word);
+        }
+    }
 }

@@ -42,7 +42,7 @@ pub use gpu::{
     AttentionKernel, AttentionKind, BlockSparseKernel, Cluster, ExpertFormat, Fusion, GemmLibrary, Gpu, GpuEnergy,
     KernelLaunch, L2, LatentKernels, Quantise, ServingStack, Sharding, Sm,
 };
-pub use kind::KINDS;
+pub use kind::{ChipKind, KINDS};
 pub use marks::{Assumption, Assumptions, Number, Sources, UncertainField, assumptions, sources};
 pub use memory_parts::{Banks, MEMORY_PARTS, MemoryPart};
 pub use penalties::{BankCycles, Penalties};
@@ -54,7 +54,6 @@ pub use wafer::{Wafer, WaferCore, WaferEnergy, WaferExecution, WaferFabric};
 #[cfg(test)]
 pub(crate) use check::FUNCTIONS;
 
-use kind::Kind;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::input::{self, Given, Override, Root, Source};
 
@@ -89,14 +88,22 @@ pub fn parse_any(name: &str, text: &str, sets: &[Override]) -> Result<AnyChip, D
     any(&Source::new(name, text, Root::Arch, sets)?)
 }
 
+/// Reads a file of a kind.
+type Reader = fn(&Source) -> Result<AnyChip, Diagnostic>;
+
+/// Of the kinds, in the order of [`KINDS`].
+const READERS: [Reader; KINDS.len()] = [
+    |source| resolve(source).map(AnyChip::from),
+    |source| gpu(source).map(AnyChip::from),
+    |source| bsp(source).map(AnyChip::from),
+    |source| systolic(source).map(AnyChip::from),
+    |source| wafer(source).map(AnyChip::from),
+];
+
 fn any(source: &Source) -> Result<AnyChip, Diagnostic> {
-    match kind::of(source)? {
-        Kind::Rdu => resolve(source).map(|chip| AnyChip::Rdu(Box::new(chip))),
-        Kind::Gpu(_) => gpu(source).map(|gpu| AnyChip::Gpu(Box::new(gpu))),
-        Kind::Bsp(_) => bsp(source).map(|bsp| AnyChip::Bsp(Box::new(bsp))),
-        Kind::Systolic(_) => systolic(source).map(|systolic| AnyChip::Systolic(Box::new(systolic))),
-        Kind::Wafer(_) => wafer(source).map(|wafer| AnyChip::Wafer(Box::new(wafer))),
-    }
+    let kind = kind::of(source)?;
+    let [rdu, ..] = READERS;
+    KINDS.iter().zip(READERS).find(|(word, _)| **word == kind.word).map_or(rdu, |(_, reader)| reader)(source)
 }
 
 /// Reads a chip from a text; `name` stands for the file in errors.
@@ -105,29 +112,7 @@ pub fn parse(name: &str, text: &str, sets: &[Override]) -> Result<Chip, Diagnost
 }
 
 fn resolve(source: &Source) -> Result<Chip, Diagnostic> {
-    match kind::of(source)? {
-        Kind::Rdu => {}
-        Kind::Gpu(span) => {
-            let title = "this needs an RDU: the file describes a GPU, which has no grid to map operators onto";
-            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a GPU";
-            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
-        }
-        Kind::Bsp(span) => {
-            let title = "this needs an RDU: the file describes a chip of kind \"bsp\", which runs operators on all tiles in turn";
-            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a chip of kind \"bsp\"";
-            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
-        }
-        Kind::Systolic(span) => {
-            let title = "this needs an RDU: the file describes a chip of kind \"systolic\", which runs operators one after the other";
-            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a chip of kind \"systolic\"";
-            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
-        }
-        Kind::Wafer(span) => {
-            let title = "this needs an RDU: the file describes a chip of kind \"wafer\", over which weights stream";
-            let help = "`run`, `compare`, `check`, `explain` and `sweep` take a chip of kind \"wafer\"";
-            return Err(source.error(span, title, "expected \"rdu\"").with_help(help));
-        }
-    }
+    kind::check_rdu(source)?;
     let spec: spec::ChipSpec = source.read()?;
     let chip = check::chip(source, &spec)?;
     marks::check_ranges(source, spec.ranges.as_ref())?;

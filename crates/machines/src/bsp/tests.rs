@@ -10,19 +10,14 @@ use super::{
 use rdusim_base::input::Override;
 use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
-use rdusim_graph::arch::{self, AnyChip, Bsp};
+use rdusim_graph::arch::{self, Bsp};
 use rdusim_graph::sparsity::BlockMask;
 use rdusim_graph::workload::{self, Workload};
 use rdusim_outcome::{BoundBy, Outcome};
 
 pub(super) fn chip(name: &str, sets: &[&str]) -> Bsp {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
-    match arch::open(Path::new(name), &sets).unwrap() {
-        AnyChip::Bsp(bsp) => *bsp,
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {
-            panic!("{name} is a chip of tiles")
-        }
-    }
+    arch::open(Path::new(name), &sets).unwrap().bsp().cloned().unwrap()
 }
 
 fn mlp(tokens: u64, dtype: &str) -> Workload {

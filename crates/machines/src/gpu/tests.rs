@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rdusim_base::input::Override;
 use rdusim_base::mode::Mode;
-use rdusim_graph::arch::{self, AnyChip, Gpu};
+use rdusim_graph::arch::{self, Gpu};
 use rdusim_graph::workload::{self, Workload};
 use rdusim_outcome::{BoundBy, Outcome};
 
@@ -13,8 +13,7 @@ use super::run;
 /// A chip that comes with the program, with overrides.
 pub(super) fn shipped(name: &str, sets: &[&str]) -> Gpu {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).unwrap()).collect();
-    let AnyChip::Gpu(gpu) = arch::open(Path::new(name), &sets).unwrap() else { panic!("{name} is a GPU") };
-    *gpu
+    arch::open(Path::new(name), &sets).unwrap().gpu().cloned().unwrap()
 }
 
 fn a100(sets: &[&str]) -> Gpu {

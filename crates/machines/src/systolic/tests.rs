@@ -8,16 +8,13 @@ use super::{gemm_seconds, run};
 use rdusim_base::input::Override;
 use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
-use rdusim_graph::arch::{self, AnyChip, Systolic};
+use rdusim_graph::arch::{self, Systolic};
 use rdusim_graph::workload::{self, Workload};
 use rdusim_outcome::Outcome;
 
 fn chip(name: &str, sets: &[&str]) -> Systolic {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
-    match arch::open(Path::new(name), &sets) {
-        Ok(AnyChip::Systolic(chip)) => *chip,
-        other => panic!("{name}: {other:?}"),
-    }
+    arch::open(Path::new(name), &sets).unwrap().systolic().cloned().unwrap()
 }
 
 fn loaded(name: &str, sets: &[&str]) -> Workload {

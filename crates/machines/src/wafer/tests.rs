@@ -9,17 +9,14 @@ use super::product::{Product, plan};
 use super::run;
 use rdusim_base::input::Override;
 use rdusim_base::mode::Mode;
-use rdusim_graph::arch::{self, AnyChip, Wafer};
+use rdusim_graph::arch::{self, Wafer};
 use rdusim_graph::sparsity::BlockMask;
 use rdusim_graph::workload::{self, Moved, Uses, Workload};
 use rdusim_outcome::Outcome;
 
 pub(super) fn chip(sets: &[&str]) -> Wafer {
     let sets: Vec<Override> = sets.iter().map(|set| Override::parse(set).expect("an override")).collect();
-    match arch::open(Path::new("cs2"), &sets) {
-        Ok(AnyChip::Wafer(chip)) => *chip,
-        other => panic!("{other:?}"),
-    }
+    arch::open(Path::new("cs2"), &sets).unwrap().wafer().cloned().unwrap()
 }
 
 pub(super) fn loaded(name: &str, sets: &[String]) -> Workload {

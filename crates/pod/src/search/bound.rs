@@ -24,7 +24,6 @@ use super::super::unit_calls::{BACKWARD, LAYER, UnitCalls};
 use super::space::Search;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
-use rdusim_graph::arch::AnyChip;
 
 /// What the passes of a job depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,12 +96,12 @@ impl<'s> Bounds<'s> {
     }
 
     fn is_gpu(&self) -> bool {
-        matches!(self.search.system.chip, AnyChip::Gpu(_))
+        self.search.system.chip.gpu().is_some()
     }
 
     /// Whether layers have a time that no stage of tiles goes below.
     fn has_least(&self, job: &Job) -> bool {
-        matches!(self.search.system.chip, AnyChip::Bsp(_)) && !job.parallel.tiled.is_phased()
+        self.search.system.chip.bsp().is_some() && !job.parallel.tiled.is_phased()
     }
 
     fn piece_key(&self, job: &Job, exposed: bool) -> PieceKey {
@@ -116,10 +115,7 @@ impl<'s> Bounds<'s> {
             ep: p.experts.ep,
             is_split: p.schedule.splits_weights(),
             compiled: if is_gpu || is_least { (0, 0) } else { (job.layers_of_part(), job.micro_batches()) },
-            of_tiles: match &self.search.system.chip {
-                AnyChip::Bsp(_) if !is_least => Some((p.sharding(), p.schedule, p.pp)),
-                _ => None,
-            },
+            of_tiles: (self.search.system.chip.bsp().is_some() && !is_least).then(|| (p.sharding(), p.schedule, p.pp)),
             dp: if exposed && is_gpu && p.tp * p.cp * p.experts.ep > 1 { p.replicas() } else { 0 },
         }
     }
@@ -193,7 +189,7 @@ impl<'s> Bounds<'s> {
         let of = representatives(keys, jobs, |job| self.piece_key(job, exposed));
         let run = |(key, job): &(PieceKey, &Job)| {
             let told = |error: Diagnostic| error.title().to_owned();
-            if let (false, AnyChip::Bsp(chip)) = (exposed, &system.chip) {
+            if let (false, Some(chip)) = (exposed, system.chip.bsp()) {
                 return (*key, least_pieces(chip, stack, job).map_err(told));
             }
             let comm = if exposed { self.comm(job) } else { Ok(&self.nothing) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::choices::Mixture;
-use super::super::on_kernels::check_chip;
+use super::super::on_chips::member;
 use super::super::parallel::{Job, Parallel, Recompute, Schedule};
 use super::super::system::{Stack, StackKind, System};
 use rdusim_base::diagnostics::Diagnostic;
@@ -173,7 +173,9 @@ impl Search<'_> {
                         let parallel =
                             Parallel { tp, pp, dp, sp: sp == 1, schedule, recompute, zero, experts, ..*base };
                         let jobs = micros.iter().map(|&micro_batch| Job { parallel, micro_batch, ..self.base.clone() });
-                        list.extend(jobs.filter(|job| job.check().is_ok() && check_chip(self.system, job).is_ok()));
+                        list.extend(
+                            jobs.filter(|job| job.check().is_ok() && member(&self.system.chip).check_keys(job).is_ok()),
+                        );
                     }
                 }
             }

@@ -73,19 +73,8 @@ impl Chips {
     /// The same chip without bytes that another model holds of each of its tiers, in their order.
     pub(super) fn without(self, held: &[u64]) -> Self {
         let mut chip = self.chip;
-        match &mut chip {
-            AnyChip::Rdu(rdu) => {
-                for (tier, bytes) in rdu.memory.iter_mut().zip(held) {
-                    tier.capacity_bytes = tier.capacity_bytes.saturating_sub(*bytes);
-                }
-            }
-            AnyChip::Gpu(gpu) => {
-                for (tier, bytes) in gpu.memory.iter_mut().zip(held) {
-                    tier.capacity_bytes = tier.capacity_bytes.saturating_sub(*bytes);
-                }
-            }
-            // What fits is the pod's to count: `driven` gives chips of arrays memory without end.
-            AnyChip::Bsp(_) | AnyChip::Systolic(_) | AnyChip::Wafer(_) => {}
+        for (tier, bytes) in chip.tiers_mut().iter_mut().zip(held) {
+            tier.capacity_bytes = tier.capacity_bytes.saturating_sub(*bytes);
         }
         Self { chip, known: Arc::default(), by_rows: None }
     }
@@ -140,13 +129,40 @@ impl Chips {
     }
 
     fn simulated(&self, stack: &Stack, service: &Service, pass: &Pass) -> Result<ChipTime, Diagnostic> {
-        check_served(&self.chip)?;
-        match &self.chip {
-            AnyChip::Rdu(chip) => on_rdu(chip, stack, service, (pass, self.by_rows)),
-            AnyChip::Gpu(gpu) => on_gpu(gpu, service, pass),
-            AnyChip::Systolic(chip) => on_systolic(chip, service, pass),
-            AnyChip::Bsp(_) | AnyChip::Wafer(_) => Ok(ChipTime::default()),
-        }
+        server_of(&self.chip)?.pass(stack, service, pass, self.by_rows)
+    }
+}
+
+/// A chip whose systems serve.
+trait Serves {
+    /// What it takes of the chip: as an RDU writes attention in two ways, `by_rows` is the one that is compiled; both if not given.
+    ///
+    /// # Errors
+    /// What the chip's simulation refuses.
+    fn pass(
+        &self,
+        stack: &Stack,
+        service: &Service,
+        pass: &Pass,
+        by_rows: Option<bool>,
+    ) -> Result<ChipTime, Diagnostic>;
+}
+
+impl Serves for Chip {
+    fn pass(&self, stack: &Stack, of: &Service, pass: &Pass, by_rows: Option<bool>) -> Result<ChipTime, Diagnostic> {
+        on_rdu(self, stack, of, (pass, by_rows))
+    }
+}
+
+impl Serves for Gpu {
+    fn pass(&self, _: &Stack, service: &Service, pass: &Pass, _: Option<bool>) -> Result<ChipTime, Diagnostic> {
+        on_gpu(self, service, pass)
+    }
+}
+
+impl Serves for Systolic {
+    fn pass(&self, _: &Stack, service: &Service, pass: &Pass, _: Option<bool>) -> Result<ChipTime, Diagnostic> {
+        on_systolic(self, service, pass)
     }
 }
 
@@ -155,11 +171,17 @@ impl Chips {
 /// # Errors
 /// A chip of another kind than RDUs, GPUs and systolic arrays.
 pub fn check_served(chip: &AnyChip) -> Result<(), Diagnostic> {
+    server_of(chip).map(|_| ())
+}
+
+fn server_of(chip: &AnyChip) -> Result<&dyn Serves, Diagnostic> {
     match chip {
-        AnyChip::Rdu(_) | AnyChip::Gpu(_) | AnyChip::Systolic(_) => Ok(()),
+        AnyChip::Rdu(chip) => Ok(&**chip),
+        AnyChip::Gpu(gpu) => Ok(&**gpu),
+        AnyChip::Systolic(systolic) => Ok(&**systolic),
         AnyChip::Bsp(_) | AnyChip::Wafer(_) => {
-            let (name, kind) = (chip.device().name(), chip.device().kind());
-            let title = format!("{name} is a chip of kind {kind:?}: serving on systems of such chips is not modelled");
+            let (name, called) = (chip.device().name(), chip.kind().called);
+            let title = format!("{name} is {called}: serving on systems of such chips is not modelled");
             Err(Diagnostic::new(title).with_help("`run`, `compare`, `explain` and `sweep` take the chip alone"))
         }
     }
@@ -174,39 +196,39 @@ pub(super) fn drive_alike(a: &Stack, b: &Stack) -> bool {
 /// The chip of a system, as a stack drives it.
 fn driven(system: &System, stack: &Stack) -> AnyChip {
     let mut chip = system.chip.clone();
-    match &mut chip {
-        AnyChip::Rdu(rdu) => {
-            if let Some(orchestration) = stack.orchestration {
-                rdu.launch.orchestration = orchestration;
-            }
-        }
-        AnyChip::Gpu(gpu) => {
-            gpu.fusion.graphs = stack.kind.captures_graphs();
-            // Rooms are the pod's to count: a grid has points that no trace meets.
-            gpu.memory.iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX);
-            if stack.groups_heads && gpu.serving.most_grouped < gpu.serving.group_tile {
-                gpu.serving.most_grouped = gpu.serving.group_tile;
-                // The limit of a thread block is that of the measured library's kernel of single queries.
-                gpu.serving.block_gb_per_s = gpu.serving.sm_gb_per_s;
-            }
-            if let Some(us) = stack.expert_call_us {
-                // Tables of every expert and kernels that copy rows are the measured library's: an engine fuses them.
-                for format in gpu.serving.formats.values_mut() {
-                    format.call_us = us;
-                    format.local_expert_ns = 0.0;
-                    format.row_factor = None;
-                }
-            }
-            // Programmatic launches: a kernel's start is under the end of the one before it.
-            gpu.launch.graph_gap_us *= 1.0 - stack.hidden_launches;
-            gpu.launch.ramp_us *= 1.0 - stack.hidden_launches;
-            // The stack has a host time of its own.
-            gpu.launch.host_us = 0.0;
-        }
-        AnyChip::Systolic(systolic) => systolic.memory.iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX),
-        AnyChip::Bsp(_) | AnyChip::Wafer(_) => {}
+    if let Some(rdu) = chip.rdu_mut() {
+        rdu.launch.orchestration = stack.orchestration.unwrap_or(rdu.launch.orchestration);
+        return chip;
+    }
+    // Rooms are the pod's to count: a grid of times has points that no trace meets.
+    chip.tiers_mut().iter_mut().for_each(|tier| tier.capacity_bytes = u64::MAX);
+    if let Some(gpu) = chip.gpu_mut() {
+        drive(gpu, stack);
     }
     chip
+}
+
+/// Sets what a stack does other than the library that a GPU's kernels were measured with.
+fn drive(gpu: &mut Gpu, stack: &Stack) {
+    gpu.fusion.graphs = stack.kind.captures_graphs();
+    if stack.groups_heads && gpu.serving.most_grouped < gpu.serving.group_tile {
+        gpu.serving.most_grouped = gpu.serving.group_tile;
+        // The limit of a thread block is that of the measured library's kernel of single queries.
+        gpu.serving.block_gb_per_s = gpu.serving.sm_gb_per_s;
+    }
+    if let Some(us) = stack.expert_call_us {
+        // Tables of every expert and kernels that copy rows are the measured library's: an engine fuses them.
+        for format in gpu.serving.formats.values_mut() {
+            format.call_us = us;
+            format.local_expert_ns = 0.0;
+            format.row_factor = None;
+        }
+    }
+    // Programmatic launches: a kernel's start is under the end of the one before it.
+    gpu.launch.graph_gap_us *= 1.0 - stack.hidden_launches;
+    gpu.launch.ramp_us *= 1.0 - stack.hidden_launches;
+    // The stack has a host time of its own.
+    gpu.launch.host_us = 0.0;
 }
 
 /// The graph of a pass on one chip.
@@ -498,16 +520,14 @@ fn of(outcome: &Outcome, seconds: f64, counted: f64, static_w: f64) -> ChipTime 
 mod tests {
     use std::path::Path;
 
-    use super::{AnyChip, Gpu, driven};
+    use super::{Gpu, driven};
     use crate::spec;
 
     fn gpu_of(name: &str, stack: &str) -> (Gpu, Gpu) {
         let system = spec::open(Path::new(name), &[]).unwrap();
         let stack = system.stacks.iter().find(|found| found.kind.name() == stack).unwrap();
-        let (AnyChip::Gpu(of_file), AnyChip::Gpu(of_stack)) = (system.chip.clone(), driven(&system, stack)) else {
-            panic!("{name} has GPUs")
-        };
-        (*of_file, *of_stack)
+        let of_stack = driven(&system, stack);
+        [&system.chip, &of_stack].map(|chip| chip.gpu().unwrap().clone()).into()
     }
 
     #[test]

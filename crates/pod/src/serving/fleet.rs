@@ -24,7 +24,6 @@ use super::stream::Spread;
 use super::targets::{Price, Target, Targets};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::interrupt;
-use rdusim_graph::arch::AnyChip;
 
 /// Requests of a closed loop for each user: the first are all at once, the last end among fewer users, and neither counts.
 const REQUESTS_PER_USER: u64 = 10;
@@ -226,7 +225,7 @@ pub fn fleet(search: &FleetSearch<'_>) -> Result<Fleet, Diagnostic> {
 
 /// Whether every step of another size is compiled, which takes seconds.
 fn compiles(system: &System) -> bool {
-    matches!(system.chip, AnyChip::Rdu(_))
+    system.chip.rdu().is_some()
 }
 
 /// Most users of a replica that a search tries where the caller does not say.

@@ -91,7 +91,7 @@ impl Service {
 
     /// Passes of each kind of layers and of what stands around them, on an RDU whose fastest memory holds all of the stage; else none.
     pub(super) fn kinds_apart(&self, chip: &AnyChip, pass: &Pass) -> Vec<Pass> {
-        let (Some(stack), AnyChip::Rdu(chip), None) = (&self.stack, chip, pass.kind) else { return Vec::new() };
+        let (Some(stack), Some(chip), None) = (&self.stack, chip.rdu(), pass.kind) else { return Vec::new() };
         let held = self.weight_bytes(pass.stage) + pass.users.saturating_mul(self.cache_bytes(pass.stage, pass.tokens));
         let fits = chip.memory.iter().next().is_some_and(|tier| held <= tier.capacity_bytes / 10 * 9);
         if !fits || pass.layers == 0 {

@@ -96,7 +96,7 @@ pub(super) fn tiers(
     load: &Load,
     memory: &ServingMemory,
 ) -> Result<Vec<TierUse>, Diagnostic> {
-    let AnyChip::Rdu(chip) = chip else {
+    let Some(grid) = chip.rdu() else {
         let name = chip.device().tiers().iter().next().map_or(String::new(), |tier| tier.name.clone());
         let ServingMemory { weights, kv_cache, activations, buffers, .. } = *memory;
         return Ok(vec![TierUse { name, weights, kv_cache, activations: activations + buffers }]);
@@ -113,11 +113,11 @@ pub(super) fn tiers(
         layers: service.layers_of_stage(memory.stage),
     };
     let workload = graph(service, &pass, false)?;
-    let workload = divided_over_tiers(chip, &workload).unwrap_or(workload);
+    let workload = divided_over_tiers(grid, &workload).unwrap_or(workload);
     let held = workload.held_at_once();
     let mut list: Vec<TierUse> =
-        chip.memory.iter().map(|tier| TierUse { name: tier.name.clone(), ..TierUse::default() }).collect();
-    let of = tensor_tiers(chip, &workload)?;
+        grid.memory.iter().map(|tier| TierUse { name: tier.name.clone(), ..TierUse::default() }).collect();
+    let of = tensor_tiers(grid, &workload)?;
     for ((tensor, tier), times) in workload.tensors.iter().zip(of).zip(held) {
         let Some(tier) = list.get_mut(tier.index()).filter(|_| tensor.view.is_none()) else { continue };
         let bytes = tensor.stored_bytes().saturating_mul(times);

@@ -129,7 +129,7 @@ impl<'s> Server<'s> {
 
     /// Whether a pass takes long to simulate: on RDUs it is compiled.
     pub(super) fn compiles(&self) -> bool {
-        matches!(self.chips.chip(), AnyChip::Rdu(_))
+        self.chips.chip().rdu().is_some()
     }
 
     /// The same, in which attention is compiled as it was the fastest so far; of both models, where one drafts.

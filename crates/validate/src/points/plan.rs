@@ -6,7 +6,7 @@ use super::formats::{self, Stored};
 use super::row::{Row, Serving, Workers};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
-use rdusim_graph::arch::{AnyChip, Gpu};
+use rdusim_graph::arch::Gpu;
 use rdusim_machines::gpu::ProductFormat;
 use rdusim_models::model::{ExpertLoad, Stack as Layers, StorageFormat};
 use rdusim_pod::{
@@ -181,7 +181,7 @@ pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &
     }
     in_precision(row, system, &mut service)?;
     if has_experts {
-        let AnyChip::Gpu(gpu) = &system.chip else { return Err(Diagnostic::new("experts are served on GPUs only")) };
+        let Some(gpu) = system.chip.gpu() else { return Err(Diagnostic::new("experts are served on GPUs only")) };
         // Files that name one of the two divisions leave the other to follow from the chips.
         let groups = workers.expert_ep.max(1);
         let tensor = (workers.tp * dp).checked_div(groups).unwrap_or(1).max(1);
@@ -198,7 +198,7 @@ fn layer_by_layer(
     (system, stack): (&System, &Layers),
     service: &mut Service,
 ) -> Result<(), Diagnostic> {
-    let AnyChip::Gpu(gpu) = &system.chip else {
+    let Some(gpu) = system.chip.gpu() else {
         return Err(Diagnostic::new(format!("{} has no GPUs", system.name)));
     };
     let Stored { stack, activations } = formats::stored(row, gpu, stack)?;
@@ -223,7 +223,7 @@ fn layer_by_layer(
 
 /// Sets how matrices are stored and multiplied.
 fn in_precision(row: &Row, system: &System, service: &mut Service) -> Result<(), Diagnostic> {
-    let AnyChip::Gpu(gpu) = &system.chip else {
+    let Some(gpu) = system.chip.gpu() else {
         return Err(Diagnostic::new(format!("{} has no GPUs", system.name)));
     };
     if row.precision == "int4" {

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 
-use crate::arch::AnyChip;
 use crate::compile::Compiled;
 use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
@@ -80,7 +79,7 @@ impl Runner<'_, '_> {
                 let point = &study.points.get(index);
                 let setting = self.bench.setting(point);
                 let built = self.bench.built(&setting).ok()?;
-                let AnyChip::Rdu(chip) = &built.chip else { return None };
+                let chip = built.chip.rdu()?;
                 let Keys { ground, family, .. } = self.bench.keys(&setting)?;
                 let has = resources(chip);
                 self.bench.holds(point, &built).ok()?.then_some(Place { ground, family, point: index, has })
