@@ -33,7 +33,7 @@ impl ChipKind {
     }
 }
 
-/// All kinds.
+/// The kinds, in the order of [`KINDS`]: a row is all that messages and the check of a file's tables know of one.
 static TABLE: [ChipKind; 5] = [
     ChipKind {
         word: "rdu",

@@ -150,7 +150,7 @@ trait Serves {
 
 impl Serves for Chip {
     fn pass(&self, stack: &Stack, of: &Service, pass: &Pass, by_rows: Option<bool>) -> Result<ChipTime, Diagnostic> {
-        on_rdu(self, stack, of, (pass, by_rows))
+        on_rdu(self, stack, of, pass, by_rows)
     }
 }
 
@@ -281,7 +281,8 @@ fn on_rdu(
     chip: &Chip,
     stack: &Stack,
     service: &Service,
-    (pass, by_rows): (&Pass, Option<bool>),
+    pass: &Pass,
+    by_rows: Option<bool>,
 ) -> Result<ChipTime, Diagnostic> {
     if service.experts().is_some() {
         let title = format!("{} has experts, which are served on GPUs only", service.model);
