@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 use super::break_even;
 use super::import::{IMPORT_EXAMPLES, ImportArgs, ModelFileArgs};
@@ -173,6 +173,10 @@ Examples:
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
+    /// Tell on standard error how long things took; `-vv` what the search, the engine and the importers did, `-vvv` every run that
+    /// a search measures
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(super) verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
@@ -312,9 +316,6 @@ pub(super) struct MapArgs {
     /// Simulate every event, even where the run only repeats itself: the same result, in more time
     #[arg(long)]
     pub(super) no_skip: bool,
-    /// Tell on standard error how long compiling and simulating took
-    #[arg(short, long)]
-    pub(super) verbose: bool,
 }
 
 #[derive(Debug, Args)]
@@ -433,9 +434,6 @@ pub(super) struct VerifyArgs {
     /// Taken as by the other commands; numbers do not depend on it
     #[arg(long)]
     pub(super) no_skip: bool,
-    /// Tell on standard error how long compiling and verifying took
-    #[arg(short, long)]
-    pub(super) verbose: bool,
 }
 
 /// Operations of a graph that `verify` does in a few seconds.
@@ -580,6 +578,6 @@ mod tests {
         let shared = args.shared;
         assert_eq!((shared.fidelity, shared.format, shared.seed), (Fidelity::Event, Format::Table, 0));
         assert_eq!(shared.mapping, Mapping::Ideal);
-        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.verbose && !shared.no_skip);
+        assert!(shared.set.is_empty() && shared.out.is_none() && !shared.no_skip);
     }
 }

@@ -1,6 +1,5 @@
 //! `rdusim compare` and `rdusim run`: a workload on a chip, in every mode or in one; or on several chips.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::analysis::{self, Options, Ran, Source, Uncertainty};
@@ -21,7 +20,7 @@ use super::made::made;
 use super::ranged::Asked;
 use super::run_args::{ConfigArgs, RangeArgs, SharedArgs};
 use super::values::{Fidelity, Format, Mapping};
-use super::{configured, output, progress};
+use super::{configured, output, progress, verbose};
 
 /// Every mode, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
@@ -125,22 +124,14 @@ fn run_on(args: &SharedArgs, chip: AnyChip, workload: &Workload, modes: &[Mode],
     let ran = progress::watched("compiling and simulating", || {
         Ran::on(chip, workload, modes, &options, &mut |stage| watch.ended(stage))
     })?;
-    if args.verbose {
-        match ran.chip.kind().timed_by {
-            None => {
-                watch.tell("simulate");
-                tell_gaps(&ran.outcomes, &watch);
-            }
-            Some(unit) => tell_running(&format!("{unit}s"), &watch),
+    match ran.chip.kind().timed_by {
+        None => {
+            watch.tell("simulate");
+            tell_gaps(&ran.outcomes, &watch);
         }
+        Some(unit) => verbose::time(&format!("{unit}s {:.3} s", watch.running.as_secs_f64())),
     }
     Ok(ran)
-}
-
-/// Says on standard error how long a model without a mapping took.
-fn tell_running(model: &str, watch: &Stopwatch) {
-    // A closed standard error costs nothing but this line.
-    let _ = writeln!(io::stderr().lock(), "{model} {:.3} s", watch.running.as_secs_f64());
 }
 
 /// Refuses what only the mapping of an RDU has.
@@ -195,16 +186,14 @@ pub(super) fn write_trace(
 
 /// How far each mode is from what no mapping beats, and how long that took to know, on standard error.
 fn tell_gaps(outcomes: &[Outcome], watch: &Stopwatch) {
-    // A closed standard error costs nothing but these lines.
-    let _ = writeln!(io::stderr().lock(), "bound {:.3} s", watch.bounding.as_secs_f64());
+    verbose::time(&format!("bound {:.3} s", watch.bounding.as_secs_f64()));
     for outcome in outcomes {
         let Some((least, gap)) = outcome.least_cycles.zip(outcome.gap()) else { continue };
-        let _ = writeln!(
-            io::stderr().lock(),
+        verbose::time(&format!(
             "{}: no mapping takes less than {least} cycles, this one takes {}: gap {:.2} %",
             outcome.mode.name(),
             outcome.cycles,
             gap * 100.0
-        );
+        ));
     }
 }

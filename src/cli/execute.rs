@@ -1,8 +1,8 @@
 //! How long the stages of an execution take, for `-v`.
 
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use super::verbose;
 use crate::analysis::Stage;
 
 /// When each stage ended, from the start on.
@@ -44,8 +44,7 @@ impl Stopwatch {
     /// Says on standard error how long compiling and then `running` took.
     pub(super) fn tell(&self, running: &str) {
         let (compiling, took) = (self.compiling.as_secs_f64(), self.running.as_secs_f64());
-        // A closed standard error costs nothing but this line.
-        let _ = writeln!(io::stderr().lock(), "compile {compiling:.3} s  {running} {took:.3} s");
+        verbose::time(&format!("compile {compiling:.3} s  {running} {took:.3} s"));
     }
 }
 

@@ -1,7 +1,5 @@
 //! `rdusim explain`: what bounds a workload on a chip, and what would change it.
 
-use std::io::{self, Write};
-
 use crate::compile::Effort;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
@@ -14,7 +12,7 @@ use super::execute::timed;
 use super::failure::Failure;
 use super::study_args::ExplainArgs;
 use super::values::Format;
-use super::{output, progress};
+use super::{output, progress, verbose};
 
 /// Runs the workload as it is and with one more of each resource.
 pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
@@ -60,10 +58,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let question = Question { modes, effort, fidelity: shared.fidelity.into(), uncertainty: args.uncertainty };
     let (answer, took) = timed(|| progress::counted("explaining", |tick| explain::explain(&inputs, &question, tick)));
     let answer = answer?;
-    if shared.verbose {
-        // A closed standard error costs nothing but this line.
-        let _ = writeln!(io::stderr().lock(), "compile and simulate {:.3} s", took.as_secs_f64());
-    }
+    verbose::time(&format!("compile and simulate {:.3} s", took.as_secs_f64()));
     let (text, screen, json) = (answer.to_text(), answer.to_screen(), answer.to_json());
     // Files first: standard output shows a result only if everything asked for was done.
     if let Some(directory) = &shared.out {

@@ -34,9 +34,7 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let configurations = &execution.configurations;
     let mut map = summarize(&chip, &workload, &configurations[0].configuration);
     tell_times(&mut map, &chip, &configurations[0].configuration, &execution.outcomes[0]);
-    if args.verbose {
-        watch.tell("simulate");
-    }
+    watch.tell("simulate");
     let text = match args.format {
         Format::Table => report::map_table(&chip, &workload, &map),
         Format::Json | Format::Csv => map.to_json(),

@@ -38,6 +38,7 @@ mod sweep;
 mod takes;
 mod validate;
 mod values;
+mod verbose;
 mod verify;
 mod verify_tiles;
 
@@ -76,10 +77,13 @@ fn command(arguments: &[OsString]) -> ExitCode {
     if let Some(refusal) = overwritten::refusal(arguments) {
         return Failure::from(refusal).report();
     }
+    verbose::tell(cli.verbose);
     panics::if_a_test_asks();
     // What clap has parsed is a command that has a name.
     let name = arguments.get(1).map_or_else(|| "rdusim".into(), |name| name.to_string_lossy());
-    match progress::never_silent(&name, || dispatch(cli.command)) {
+    let (done, took) = execute::timed(|| progress::never_silent(&name, || dispatch(cli.command)));
+    verbose::time(&format!("{name} {:.3} s in all", took.as_secs_f64()));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -12,7 +12,7 @@ use super::{interrupt, output, progress};
 use crate::analysis::{self, PodRequest, SearchRequest};
 use crate::diagnostics::Diagnostic;
 use crate::pod::{Counts, Failures, Job, Objective};
-use crate::report::{self, File};
+use crate::report::File;
 
 /// A search that takes longer than this says how far it is, and says it again as often.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
@@ -125,7 +125,7 @@ pub(super) fn search(
     let mut told = Instant::now();
     let mut heard = |counts: &Counts, best: Option<&Job>| {
         if let Some((seconds, job)) = counts.best_s.zip(best) {
-            let best = report::decomposition(job);
+            let best = job.decomposition();
             interrupt::keeps(format!("the best of {} simulated takes {seconds:.4} s: {best}", counts.simulated));
         }
         let now = Instant::now();

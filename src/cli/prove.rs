@@ -1,6 +1,5 @@
 //! `rdusim prove` and `rdusim check-proof`: how far a mapping is from the best, written down and checked.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -14,7 +13,7 @@ use super::execute::Stopwatch;
 use super::failure::Failure;
 use super::import::ModelFileArgs;
 use super::values::{Mapping, Mode};
-use super::{output, progress};
+use super::{output, progress, verbose};
 
 pub(super) const PROVE_EXAMPLES: &str = "\
 Examples:
@@ -62,9 +61,6 @@ pub(super) struct ProveArgs {
     /// Write the certificate to this file
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
-    /// Tell on standard error how long compiling, simulating and proving took
-    #[arg(short, long)]
-    pub(super) verbose: bool,
 }
 
 #[derive(Debug, Args)]
@@ -89,10 +85,8 @@ pub(super) fn prove(args: &ProveArgs) -> Result<(), Failure> {
     let file = progress::watched("compiling, simulating and proving", || {
         analysis::prove(&inputs, args.mode.into(), &mut |stage| watch.ended(stage))
     })?;
-    if args.verbose {
-        watch.tell("simulate");
-        let _ = writeln!(io::stderr().lock(), "prove {:.3} s", watch.rest().as_secs_f64());
-    }
+    watch.tell("simulate");
+    verbose::time(&format!("prove {:.3} s", watch.rest().as_secs_f64()));
     let text = proved(&file);
     if let Some(path) = &args.out {
         report::write_file(path, file.to_json()?.as_bytes())?;

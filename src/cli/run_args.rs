@@ -65,9 +65,6 @@ pub(super) struct SharedArgs {
     /// Print all tables, not one screen of what decides
     #[arg(long)]
     pub(super) full: bool,
-    /// Tell on standard error how long compiling and simulating took
-    #[arg(short, long)]
-    pub(super) verbose: bool,
 }
 
 /// Whether answers come with ranges.

@@ -41,9 +41,7 @@ pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     if let Some(path) = &args.trace {
         write_trace(path, &chip, &verified.workload, &verified.configurations)?;
     }
-    if args.verbose {
-        watch.tell("verify");
-    }
+    watch.tell("verify");
     let text = match args.format {
         Format::Table => report::verify_table(&verified.verdict),
         Format::Json | Format::Csv => verified.verdict.to_json(),

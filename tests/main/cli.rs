@@ -305,11 +305,46 @@ mod runs {
         assert_eq!(String::from_utf8_lossy(&output.stdout), plain);
         let stderr = String::from_utf8_lossy(&output.stderr);
         let lines: Vec<&str> = stderr.lines().collect();
-        assert!(lines.len() == 5 && lines[0].starts_with("compile ") && lines[1].starts_with("bound "), "{stderr}");
+        assert!(lines.len() == 6 && lines[0].starts_with("compile ") && lines[1].starts_with("bound "), "{stderr}");
         // How far each mode is from what no mapping beats.
-        for (line, mode) in lines[2..].iter().zip(["kbk: ", "epilogue: ", "fused: "]) {
+        for (line, mode) in lines[2..5].iter().zip(["kbk: ", "epilogue: ", "fused: "]) {
             assert!(line.starts_with(mode) && line.contains("gap ") && line.ends_with(" %"), "{stderr}");
         }
+    }
+
+    #[test]
+    fn the_log_tells_of_sections_on_standard_error_only() {
+        let plain = succeeds(&format!("compare {TINY}"));
+        let logged = |verbose: &str| {
+            let output = rdusim(&format!("compare {TINY} {verbose}"));
+            assert_eq!(String::from_utf8_lossy(&output.stdout), plain, "{verbose}");
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        };
+        let (once, twice, thrice) = (logged("-v"), logged("-vv"), logged("-vvv"));
+        assert!(!once.contains("engine: ") && !once.contains("search: "), "{once}");
+        for wanted in [
+            "search: tiny-mlp on SN10, effort normal",
+            "search: fused: 1 sections: up+gelu+down",
+            "search: up, kbk: placed and routed: ",
+            "engine: up+gelu+down, fused: drained after ",
+            "engine: up, kbk: stage `up` works ",
+        ] {
+            assert!(twice.contains(wanted), "{wanted}: {twice}");
+        }
+        assert!(
+            !twice.contains("measured by the search: ") && thrice.contains("measured by the search: drained after ")
+        );
+    }
+
+    #[test]
+    fn the_log_tells_what_importers_read_and_pods_leave_out() {
+        let told = |line: &str| String::from_utf8_lossy(&rdusim(line).stderr).into_owned();
+        let network = told("import tests/data/onnx/gated.onnx -vv");
+        assert!(network.contains("import: ") && network.contains(" operators: "), "{network}");
+        let model = told("model gpt-oss-20b -vv");
+        assert!(model.contains("import: read as `gpt_oss`") && model.contains("import: 12 of 24 layers: "), "{model}");
+        let pod = told("pod dgx-a100 --model gpt2-xl --phase training --search --chips 8 --batch 16 -vv");
+        assert!(pod.contains("pod: best: tp=") && pod.contains("pod: left out: tp="), "{pod}");
     }
 
     #[test]

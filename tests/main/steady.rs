@@ -7,7 +7,7 @@ use crate::laws::for_all;
 use proptest::prelude::*;
 use rdusim::arch::{self, Chip};
 use rdusim::compile::compile;
-use rdusim::cost::SectionRun;
+use rdusim::cost::{SectionRun, SkippedPeriods};
 use rdusim::mode::Mode;
 use rdusim::program::Section;
 use rdusim::sim::run_section;
@@ -25,6 +25,7 @@ fn runs(chip: &Chip, workload: &Workload, section: &Section) -> [(SectionRun, u6
         let mut run = run_section(chip, workload, section, skip).expect("a section of the workload");
         let events = std::mem::take(&mut run.events);
         run.work = 0;
+        run.skipped = SkippedPeriods::default();
         (run, events)
     })
 }

@@ -1,5 +1,6 @@
 //! How a model is divided over chips: `--parallel`.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::choices::{Context, Gradients, Mixture, Offload, Optimizer, gradients};
@@ -354,6 +355,30 @@ pub struct Job {
 }
 
 impl Job {
+    /// A decomposition as `--parallel` takes it, with its micro-batch.
+    pub fn decomposition(&self) -> String {
+        let p = &self.parallel;
+        let mut text = format!("tp={},pp={},dp={}", p.tp, p.pp, p.dp);
+        if p.sp {
+            text += ",sp=1";
+        }
+        if p.pp > 1 || p.tiled.is_phased() {
+            let _ = write!(text, ",schedule={}", p.schedule_name());
+        }
+        let _ = write!(text, ",recompute={}", p.recompute.name());
+        if p.zero > 0 {
+            let _ = write!(text, ",zero={}", p.zero);
+        }
+        if p.offload != Offload::default() {
+            let _ = write!(text, ",offload={}", p.offload.name());
+        }
+        if self.architecture.extras.experts.is_some() {
+            let _ = write!(text, ",ep={}", p.experts.ep);
+        }
+        let _ = write!(text, " by {}", self.micro_batch);
+        text
+    }
+
     /// Layers of a stage.
     pub fn layers_of_stage(&self, stage: u64) -> f64 {
         let equal = self.layers_of_part() * self.parallel.schedule.parts();

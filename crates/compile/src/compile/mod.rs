@@ -25,6 +25,7 @@
 mod carried;
 mod compiled;
 mod legal;
+mod logged;
 mod mapping;
 mod params;
 mod passes;

@@ -10,6 +10,7 @@ use rdusim_outcome::{Fidelity, Outcome};
 use rdusim_program::{Configuration, Fabric, Section, tensor_tiers, tier_remarks};
 
 use super::compiled::Compiled;
+use super::logged;
 use super::mapping::bases::BaseCache;
 use super::prefetch::{Prefetcher, prefetch_weights};
 use super::remarks;
@@ -184,6 +185,7 @@ fn compile_modes(
     bases: &BaseCache,
     stop: Stop<'_>,
 ) -> Result<(Vec<Compiled>, Decisions), Diagnostic> {
+    let traces = traces || logged::is_wanted();
     check_grid(chip)?;
     check_columns(workload)?;
     let tiers = tensor_tiers(chip, workload)?;
@@ -241,7 +243,11 @@ fn compile_modes(
     if !is_pinned {
         seeds::compare_fused_with_others(chip, workload, &mut found);
     }
-    Ok((found, stage.decisions()))
+    let decisions = if traces { stage.decisions() } else { Decisions::default() };
+    if logged::is_wanted() {
+        logged::decisions(chip, workload, effort, &found, &decisions);
+    }
+    Ok((found, decisions))
 }
 
 /// A search for the configurations of some modes, as far as it has gone.

@@ -23,6 +23,46 @@ pub struct Waits {
     pub stalled_cycles: u64,
 }
 
+/// A period that a run has skipped: what happened from one iteration of a loop to another happened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SkippedPeriod {
+    /// The loop, by its position in the walk of all firings.
+    pub level: usize,
+    /// The iteration at which the run met a state that it had met before.
+    pub from: u64,
+    /// The iteration from which it went on.
+    pub to: u64,
+    /// Iterations of the period.
+    pub iterations: u64,
+    /// Cycles that were skipped.
+    pub cycles: u64,
+}
+
+/// The periods that a run has skipped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkippedPeriods {
+    /// The first [`SkippedPeriods::MOST_KEPT`] of them.
+    pub first: Vec<SkippedPeriod>,
+    /// How many there were.
+    pub count: u64,
+    /// Cycles of all of them.
+    pub cycles: u64,
+}
+
+impl SkippedPeriods {
+    /// Periods that are kept one by one: nests skip one for each iteration of an outer loop.
+    pub const MOST_KEPT: usize = 4;
+
+    /// Adds a period.
+    pub fn push(&mut self, period: SkippedPeriod) {
+        self.count += 1;
+        self.cycles += period.cycles;
+        if self.first.len() < Self::MOST_KEPT {
+            self.first.push(period);
+        }
+    }
+}
+
 /// What one section did, launch excluded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionRun {
@@ -54,6 +94,8 @@ pub struct SectionRun {
     pub events: u64,
     /// What simulating them has cost the host, in the unit of [`Limits::work`].
     pub work: u64,
+    /// Periods that were skipped.
+    pub skipped: SkippedPeriods,
 }
 
 /// Why a section did not drain.

@@ -30,7 +30,7 @@ mod usage;
 
 pub use array::SystolicShape;
 pub use assignment::{Assignment, TileTable, assign, pass_work};
-pub use counts::{Limits, SectionRun, Stopped, StreamBytes, Waits};
+pub use counts::{Limits, SectionRun, SkippedPeriod, SkippedPeriods, Stopped, StreamBytes, Waits};
 pub use floor::{least_cycles, least_memory_cycles, least_memory_cycles_of};
 pub use footprint::{StageFootprint, weight_slot_bytes};
 pub use gather::{GatherPorts, cycles as gather_cycles};

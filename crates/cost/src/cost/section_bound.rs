@@ -11,7 +11,7 @@ use rdusim_program::{
     Section, SectionGraph, Stage, StageId, StreamId, Sums, continues, emits, forwards, merges, shared,
 };
 
-use super::counts::{SectionRun, StreamBytes};
+use super::counts::{SectionRun, SkippedPeriods, StreamBytes};
 use super::slots::{larger_shares, slot_bytes};
 use super::stage_work::StageWork;
 use super::time::{TICKS_PER_CYCLE, to_cycles};
@@ -173,6 +173,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
         usage,
         events: 0,
         work: 0,
+        skipped: SkippedPeriods::default(),
     })
 }
 

@@ -243,15 +243,7 @@ impl<'a> Engine<'a> {
         let tiers_free = self.tiers.iter().map(TierServer::free_at).max().unwrap_or(0);
         // No link or port has moved more than fits into the time, however its sharing was simplified.
         let end = self.end.max(tiers_free).max(usage.most());
-        let mut busy_cycles: IndexVec<StageId, Vec<u64>> = IndexVec::filled(self.section.stages.len(), Vec::new());
-        let mut waits: IndexVec<StageId, Vec<Waits>> = IndexVec::filled(self.section.stages.len(), Vec::new());
-        for actor in &self.actors {
-            if let ProcessKind::Group { stage, .. } = actor.kind {
-                busy_cycles[stage].push(actor.busy_cycles);
-                waits[stage]
-                    .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
-            }
-        }
+        let (busy_cycles, waits) = self.times_of_groups();
         let mut tier_busy_cycles: Vec<u64> = self.tiers.iter().map(|t| to_cycles(t.busy())).collect();
         for load in &self.section.prefetches {
             tier_busy_cycles[load.tier.index()] += self.chip.tier_rate(load.tier).cycles_for(load.moved_bytes);
@@ -271,8 +263,23 @@ impl<'a> Engine<'a> {
             usage,
             events,
             work,
+            skipped: steady.map(Steady::into_skipped).unwrap_or_default(),
         };
         (run, self.recorder)
+    }
+
+    /// Of the groups of each stage, the cycles that they work, and those that they wait.
+    fn times_of_groups(&self) -> (IndexVec<StageId, Vec<u64>>, IndexVec<StageId, Vec<Waits>>) {
+        let mut busy_cycles: IndexVec<StageId, Vec<u64>> = IndexVec::filled(self.section.stages.len(), Vec::new());
+        let mut waits: IndexVec<StageId, Vec<Waits>> = IndexVec::filled(self.section.stages.len(), Vec::new());
+        for actor in &self.actors {
+            if let ProcessKind::Group { stage, .. } = actor.kind {
+                busy_cycles[stage].push(actor.busy_cycles);
+                waits[stage]
+                    .push(Waits { starved_cycles: to_cycles(actor.starved), stalled_cycles: to_cycles(actor.stalled) });
+            }
+        }
+        (busy_cycles, waits)
     }
 
     /// Work that some events have cost, with all that they did to links and ports, and states written in search of a period.

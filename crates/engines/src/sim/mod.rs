@@ -23,6 +23,7 @@ mod feeding;
 mod firing;
 mod firing_rule;
 mod hops;
+mod logged;
 mod memory;
 mod merging;
 mod network;

@@ -12,7 +12,7 @@ use rdusim_program::{Configuration, Fabric, Section};
 
 use super::event::MOST_EVENTS;
 use super::trace::SectionTrace;
-use super::{account, deadlock, event, reference};
+use super::{account, deadlock, event, logged, reference};
 
 /// No limit but that of events.
 const TO_THE_END: Limits<'_> =
@@ -53,6 +53,7 @@ pub fn measure(
     let Some(run) = event::run(chip, workload, fabric, section, limits) else {
         return Measurement::Unknown { work: 0, at_rate: 0, all_work: u64::MAX };
     };
+    logged::measured(section, &run);
     match run.stopped {
         None => Measurement::Takes(run.cycles + launch, run),
         Some(Stopped::Deadlock(_) | Stopped::Cycles) => Measurement::TooLong(run.work),
@@ -168,6 +169,7 @@ fn simulate_sections(
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
         };
         let Some(run) = run else { continue };
+        logged::section(workload, section, configuration.mode, &run);
         let loads = match known.get(index) {
             // Runs at hand outlive this call, and so do the places of what isomorphic ones share.
             Some(Some(run)) => {

@@ -13,7 +13,7 @@ use std::hash::Hasher;
 use rustc_hash::FxHasher;
 
 use rdusim_base::index::IndexVec;
-use rdusim_cost::cost::{StageWork, Ticks, different_slots, transfer_bytes};
+use rdusim_cost::cost::{SkippedPeriod, SkippedPeriods, StageWork, Ticks, different_slots, to_cycles, transfer_bytes};
 use rdusim_program::{BufferId, Iteration, LoopLevel, OffChip, ProcessKind, Schedule, StreamId};
 
 use super::clock::Clock;
@@ -66,6 +66,8 @@ pub(super) struct Steady {
     words: Vec<u64>,
     /// Words of states that were written so far.
     written: u64,
+    /// Periods that were skipped so far.
+    skipped: SkippedPeriods,
 }
 
 impl Steady {
@@ -101,12 +103,18 @@ impl Steady {
             place: vec![0; depth],
             words: Vec::new(),
             written: 0,
+            skipped: SkippedPeriods::default(),
         })
     }
 
     /// Words of states that were written so far.
     pub(super) fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Periods that were skipped.
+    pub(super) fn into_skipped(self) -> SkippedPeriods {
+        self.skipped
     }
 
     /// Whether the coming firing of `actor` is a point of comparison.
@@ -149,6 +157,11 @@ impl Steady {
             let times = self.periods(engine, &snapshot.progress, clock, level);
             if times > 0 {
                 let later = engine.shift(&snapshot.progress, now, self.reference, times);
+                let before = schedule.step(engine.actors[self.reference].level, snapshot.progress.next[self.reference]);
+                let iterations = schedule.iteration(level, at).saturating_sub(schedule.iteration(level, before));
+                let from = self.place[level];
+                let (to, cycles) = (from + times * iterations, to_cycles(later - now));
+                self.skipped.push(SkippedPeriod { level, from, to, iterations, cycles });
                 if let Some(recorder) = &mut engine.recorder {
                     recorder.repeat(times, now, later);
                 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::checkpoint::Checkpoint;
 use super::families::Fields;
 use super::json::Unique;
+use super::logged;
 use super::options::{Imported, Options};
 use super::published::published;
 use super::quantization::Quantisation;
@@ -40,6 +41,7 @@ pub(super) fn import(path: &Path, options: &Options) -> Result<Imported, Diagnos
     };
     let purpose = Purpose { phase: options.phase, dtype: options.dtype(), why_plain };
     let subject = fields.subject(&purpose, &mut notes)?;
+    logged::subject(&subject);
     let Subject { family, architecture, stack, sequence: trained, quantisation, .. } = subject;
     if has_masks && stack.is_some() {
         let title = "masks: the layers of this model are of several kinds, whose weights are not looked for";
@@ -154,6 +156,7 @@ pub(super) fn checkpoint(path: &Path, keeps_experts: bool, is_trained: bool) -> 
     let phase = if keeps_experts || !is_trained { Phase::Forward } else { Phase::Training };
     let purpose = Purpose { phase, dtype: "bf16", why_plain };
     let subject = fields.subject(&purpose, &mut notes)?;
+    logged::subject(&subject);
     let Subject { architecture, layers, stack, sequence, quantisation, .. } = subject;
     let Quantisation { weights, others, cache, activations } = quantisation;
     Ok(Checkpoint {

@@ -26,6 +26,7 @@ mod infer;
 mod json;
 mod kind_formats;
 mod layout;
+mod logged;
 mod lower;
 mod masks;
 mod matrix_modules;

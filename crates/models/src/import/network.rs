@@ -5,6 +5,7 @@ use std::path::Path;
 use super::attention;
 use super::draft::Draft;
 use super::infer::infer;
+use super::logged;
 use super::lower::{Problem, lower};
 use super::masks::{self, Masks};
 use super::net::Net;
@@ -53,6 +54,7 @@ pub(super) fn of_graph(
     if !problems.is_empty() {
         return Err(refused(&net, &problems));
     }
+    logged::network(&net, &draft);
     if draft.operators.is_empty() {
         return Err(Diagnostic::new("nothing of the network computes on its inputs"));
     }

@@ -12,6 +12,7 @@ mod space;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fmt::Write as _;
 
 use rayon::prelude::*;
 
@@ -29,6 +30,9 @@ pub use space::{Objective, Search};
 /// Candidates that are taken from the heap together: enough for the threads of a desktop, and few enough that little is
 /// simulated that the best of the same batch would have ruled out.
 const BATCH: usize = 16;
+
+/// The target of what is logged.
+const TARGET: &str = "pod";
 
 /// How far a candidate has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +69,24 @@ pub fn search(search: &Search<'_>, heard: &mut dyn FnMut(&Counts, Option<&Job>))
     let mut walk =
         Walk { search, bounds: Bounds::new(search), entries, heap: BinaryHeap::new(), best: Vec::new(), counts };
     walk.run(heard)?;
-    Ok(outcome::found(search, &walk.entries, &misfits, &walk.best, walk.counts))
+    let found = outcome::found(search, &walk.entries, &misfits, &walk.best, walk.counts);
+    logged(&found);
+    Ok(found)
+}
+
+/// Logs what was found and what was left out, and why, at level debug.
+fn logged(found: &Found) {
+    if !log::log_enabled!(target: TARGET, log::Level::Debug) {
+        return;
+    }
+    let Counts { all, fit, simulated, .. } = found.counts;
+    let mut text = format!("{all} decompositions, of which {fit} fit and {simulated} were simulated");
+    for (title, list) in [("best", &found.best), ("left out", &found.others)] {
+        for Candidate { job, why, .. } in list {
+            let _ = write!(text, "\n{title}: {}: {why}", job.decomposition());
+        }
+    }
+    log::debug!(target: TARGET, "{text}");
 }
 
 struct Walk<'s, 'w> {

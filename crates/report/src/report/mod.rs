@@ -71,7 +71,7 @@ pub use self::page::{
     StageLayout, UnitShares, View, page_of,
 };
 pub use self::pod::PodReport;
-pub use self::pod_search::{SearchReport, decomposition};
+pub use self::pod_search::SearchReport;
 pub use self::ranges::{DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
 pub use self::result_csv::result_csv;
 pub use self::serving::ServingReport;

@@ -10,7 +10,7 @@ use super::pod::{Document, ParallelEntry, PodReport, SCHEMA, SystemEntry};
 use super::screen::Screen;
 use super::text_table::{align_left, new_table};
 use super::write::{File, WriteError};
-use rdusim_pod::{Candidate, Found, Job, Offload, Stack, System, TrainingStep};
+use rdusim_pod::{Candidate, Found, Job, Stack, System, TrainingStep};
 
 /// A search and its result.
 #[derive(Debug, Clone, Copy)]
@@ -186,35 +186,11 @@ fn listed(title: &str, list: &[Candidate], narrow: Option<[usize; 2]>) -> String
     align_left(&mut table, 3);
     for of in list {
         let step = of.step_s.map_or_else(|| "-".to_owned(), |seconds| si(seconds, "s"));
-        let (mut parallel, mut why) = (decomposition(&of.job), of.why.clone());
+        let (mut parallel, mut why) = (of.job.decomposition(), of.why.clone());
         if let Some([of_parallel, of_why]) = narrow {
             (parallel, why) = (shorten(&parallel, of_parallel), shorten(&why, of_why));
         }
         table.add_row(vec![step, parallel, bytes(of.peak), why]);
     }
     table.trim_fmt()
-}
-
-/// A decomposition as `--parallel` takes it, with its micro-batch.
-pub fn decomposition(job: &Job) -> String {
-    let p = &job.parallel;
-    let mut text = format!("tp={},pp={},dp={}", p.tp, p.pp, p.dp);
-    if p.sp {
-        text += ",sp=1";
-    }
-    if p.pp > 1 || p.tiled.is_phased() {
-        let _ = write!(text, ",schedule={}", p.schedule_name());
-    }
-    let _ = write!(text, ",recompute={}", p.recompute.name());
-    if p.zero > 0 {
-        let _ = write!(text, ",zero={}", p.zero);
-    }
-    if p.offload != Offload::default() {
-        let _ = write!(text, ",offload={}", p.offload.name());
-    }
-    if job.architecture.extras.experts.is_some() {
-        let _ = write!(text, ",ep={}", p.experts.ep);
-    }
-    let _ = write!(text, " by {}", job.micro_batch);
-    text
 }

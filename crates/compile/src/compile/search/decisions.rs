@@ -3,6 +3,7 @@
 use rdusim_base::units::whole;
 
 use super::partition::Partitioner;
+use super::runs::Run;
 
 /// What was decided of the sections that a search has compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Decisions {
 pub struct SectionDecisions {
     /// Its operators, as in `up+gelu`; those of the first section of its shape.
     pub section: String,
+    /// Names of all sections of its shape that were compared, itself first.
+    pub alike: Vec<String>,
     /// One line a decision, in the order in which they were made.
     pub lines: Vec<String>,
 }
@@ -25,11 +28,18 @@ impl Partitioner<'_> {
     pub(crate) fn decisions(&self) -> Vec<SectionDecisions> {
         let mut is_seen = vec![false; self.planned.len()];
         let mut sections = Vec::new();
+        let name = |run: &Run| {
+            let names: Vec<&str> = run.operators.iter().map(|&op| self.workload.operators[op].name.as_str()).collect();
+            names.join("+")
+        };
+        let mut alike: Vec<Vec<String>> = vec![Vec::new(); self.planned.len()];
+        for run in &self.runs {
+            alike[run.class].push(name(run));
+        }
         for (at, run) in self.runs.iter().enumerate() {
             if std::mem::replace(&mut is_seen[run.class], true) {
                 continue;
             }
-            let names: Vec<&str> = run.operators.iter().map(|&op| self.workload.operators[op].name.as_str()).collect();
             let lines = match (self.of(at), &self.bounds) {
                 (Some(planned), _) => planned.decisions(),
                 (None, Some(bounds)) if !bounds.refused[run.class] => {
@@ -40,7 +50,7 @@ impl Partitioner<'_> {
                     vec!["not planned: it cannot be mapped, or gains too little by its lower bound".to_owned()]
                 }
             };
-            sections.push(SectionDecisions { section: names.join("+"), lines });
+            sections.push(SectionDecisions { section: name(run), alike: std::mem::take(&mut alike[run.class]), lines });
         }
         sections
     }
