@@ -49,7 +49,7 @@ struct Campaign {
 }
 
 impl Campaign {
-    fn note(&mut self, kind: &Kind, seed: u64, number: u64, bytes: &[u8], (ending, took): (&Ending, Duration)) {
+    fn note(&mut self, kind: &Kind, seed: u64, number: u64, bytes: &[u8], ending: &Ending, took: Duration) {
         let seen = self.seen.entry(kind.name).or_default();
         seen.inputs += 1;
         seen.read += u64::from(*ending == Ending::Read);
@@ -108,7 +108,7 @@ fn campaign(inputs: u64, seed: u64, names: &[String]) -> Result<(), Box<dyn Erro
         let mut workers = Vec::new();
         for (thread, now) in now.iter().enumerate() {
             let (next, campaign) = (&next, &campaign);
-            let work = move || worker(thread, (inputs, seed), names, (next, campaign, now));
+            let work = move || worker(thread, inputs, seed, names, (next, campaign, now));
             workers.push(std::thread::Builder::new().name(format!("fuzz-{thread}")).spawn_scoped(scope, work)?);
         }
         let now = &now;
@@ -140,7 +140,7 @@ fn campaign(inputs: u64, seed: u64, names: &[String]) -> Result<(), Box<dyn Erro
 type Shared<'a> = (&'a AtomicU64, &'a Mutex<Campaign>, &'a Mutex<Option<Now>>);
 
 #[expect(clippy::disallowed_methods, reason = "an input that never ends is told")]
-fn worker(thread: usize, (inputs, seed): (u64, u64), names: &[String], (next, campaign, now): Shared<'_>) {
+fn worker(thread: usize, inputs: u64, seed: u64, names: &[String], (next, campaign, now): Shared<'_>) {
     let bench = Bench::new();
     let kinds = wanted(&bench, names);
     let seeds: Vec<Seeds> = kinds.iter().map(Seeds::of).collect();
@@ -166,7 +166,7 @@ fn worker(thread: usize, (inputs, seed): (u64, u64), names: &[String], (next, ca
         }
         *now.lock().expect("no thread panics while it holds this") = None;
         let mut campaign = campaign.lock().expect("no thread panics while it holds this");
-        campaign.note(kind, seed, of_kind, &bytes, (&ending, took));
+        campaign.note(kind, seed, of_kind, &bytes, &ending, took);
         if (number + 1).is_multiple_of(TOLD_EVERY) || (kind.name == "run" && (number + 1).is_multiple_of(5_000)) {
             println!("{}", campaign.table());
         }

@@ -124,7 +124,7 @@ fn main() -> Fallible<()> {
     for chip in &CHIPS[1..] {
         ranges.push(factor_ranges(&runs, chip)?);
     }
-    let summary = summary(&runs, (&waterfalls, &ranges), &a100_cases)? + &claim(from, &runs, a100_mfu)?;
+    let summary = summary(&runs, &waterfalls, &ranges, &a100_cases)? + &claim(from, &runs, a100_mfu)?;
     files.push(File { name: "summary.txt".to_owned(), bytes: summary.clone().into_bytes() });
     let waterfalls = waterfalls
         .into_iter()
@@ -426,7 +426,7 @@ fn write_mfu(text: &mut String, cases: &[Case]) {
     }
 }
 
-fn summary(runs: &[Run], (waterfalls, ranges): (&[Waterfall], &[Option<Drawn>]), cases: &[Case]) -> Fallible<String> {
+fn summary(runs: &[Run], waterfalls: &[Waterfall], ranges: &[Option<Drawn>], cases: &[Case]) -> Fallible<String> {
     let mut text = String::new();
     let _ = writeln!(
         text,

@@ -13,6 +13,7 @@ use rdusim::bsp::{
     gemm_seconds, moved_seconds, parts_of, plan_gemm, run, sparse_seconds, static_plan,
 };
 use rdusim::input::Override;
+use rdusim::kernels::ProductShape;
 use rdusim::mode::Mode;
 use rdusim::model::{Architecture, Options, Part, Phase, part_of, preset};
 use rdusim::sparsity::BlockMask;
@@ -36,20 +37,20 @@ fn best(of: impl Fn(u64) -> Option<f64>) -> Option<(f64, u64)> {
 }
 
 fn dense_rate(chip: &Bsp, dtype: Dtype, m: u64, n: u64) -> Option<f64> {
-    let seconds = gemm_seconds(chip, dtype, (n, m, m)).ok()?;
+    let seconds = gemm_seconds(chip, dtype, ProductShape { m: n, n: m, k: m }).ok()?;
     Some(2.0 * (m * m * n) as f64 / seconds / 1e12)
 }
 
-fn sparse_rate(chip: &Bsp, (blocks, dtype): (&Blocks, Dtype), n: u64, kernel: SparseKernel) -> Option<f64> {
-    let seconds = sparse_seconds(chip, (blocks, n, dtype), kernel).ok()?;
+fn sparse_rate(chip: &Bsp, blocks: &Blocks, dtype: Dtype, n: u64, kernel: SparseKernel) -> Option<f64> {
+    let seconds = sparse_seconds(chip, blocks, n, dtype, kernel).ok()?;
     Some(2.0 * (blocks.count * blocks.side * blocks.side * n) as f64 / seconds / 1e12)
 }
 
 /// Speed-up of a sparse product over the dense one of the same shape, each at its best number of columns.
-fn speedup(chip: &Bsp, dtype: Dtype, (m, side, density): (u64, u64, f64), kernel: SparseKernel) -> Option<f64> {
+fn speedup(chip: &Bsp, dtype: Dtype, m: u64, side: u64, density: f64, kernel: SparseKernel) -> Option<f64> {
     let blocks = Blocks::of(&BlockMask::random(m, m, (side, side), density, 7));
     let dense = best(|n| dense_rate(chip, dtype, m, n))?;
-    let sparse = best(|n| sparse_rate(chip, (&blocks, dtype), n, kernel))?;
+    let sparse = best(|n| sparse_rate(chip, &blocks, dtype, n, kernel))?;
     Some(sparse.0 / density / dense.0)
 }
 
@@ -124,10 +125,13 @@ fn dense() -> Outcome<()> {
         row(&format!("Bow fp16, m = k = 4096, n = {n}, in a loop (graphcore-research/notebooks)"), looped, found);
     }
     let largest = |chip: &Bsp, dtype: Dtype, step: u64| {
-        (1..1024).map(|at| at * step).take_while(|&n| gemm_seconds(chip, dtype, (n, n, n)).is_ok()).last()
+        (1..1024)
+            .map(|at| at * step)
+            .take_while(|&n| gemm_seconds(chip, dtype, ProductShape { m: n, n, k: n }).is_ok())
+            .last()
     };
     let square = |chip: &Bsp, dtype: Dtype, n: u64| {
-        let seconds = gemm_seconds(chip, dtype, (n, n, n)).ok()?;
+        let seconds = gemm_seconds(chip, dtype, ProductShape { m: n, n, k: n }).ok()?;
         Some(2.0 * (n * n * n) as f64 / seconds / 1e12)
     };
     let gc2 = chip("arch/gc2.toml", &[])?;
@@ -149,7 +153,7 @@ fn dense() -> Outcome<()> {
             chip.name,
             room.sqrt()
         );
-        if let Err(error) = gemm_seconds(&chip, dtype, (most + 64, most + 64, most + 64)) {
+        if let Err(error) = gemm_seconds(&chip, dtype, ProductShape { m: most + 64, n: most + 64, k: most + 64 }) {
             println!("  {}.", error.title());
         }
     }
@@ -175,7 +179,7 @@ fn popsparse() -> Outcome<()> {
         for (kernel, name, measured) in
             [(SparseKernel::Static, "static", fixed), (SparseKernel::Dynamic, "dynamic", dynamic)]
         {
-            let found = speedup(&bow, dtype, (4096, side, 1.0 / 16.0), kernel).ok_or("no room")?;
+            let found = speedup(&bow, dtype, 4096, side, 1.0 / 16.0, kernel).ok_or("no room")?;
             row(&format!("{name}, blocks of {side}, {dtype}"), measured, found);
         }
     }
@@ -192,7 +196,7 @@ fn exponents() -> Outcome<()> {
         for side in [1_u64, 4, 8, 16] {
             for power in 2..=6 {
                 let density = 1.0 / f64::from(1 << power);
-                match speedup(&bow, Dtype::Fp16, (m, side, density), SparseKernel::Static) {
+                match speedup(&bow, Dtype::Fp16, m, side, density, SparseKernel::Static) {
                     Some(found) => points.push(([1.0, (m as f64).ln(), density.ln(), (side as f64).ln()], found)),
                     None => lacking.push(format!("m {m}, b {side}, d 1/{}", 1 << power)),
                 }
@@ -261,8 +265,8 @@ fn loops() -> Outcome<()> {
         (16, 2048, 8, 1.24, 32.69),
     ] {
         let blocks = Blocks::of(&BlockMask::random(4096, 4096, (side, side), 1.0 / f64::from(density), 7));
-        let dense = gemm_seconds(&bow, Dtype::Fp16, (n, 4096, 4096))?;
-        let sparse = match sparse_seconds(&bow, (&blocks, n, Dtype::Fp16), SparseKernel::Static) {
+        let dense = gemm_seconds(&bow, Dtype::Fp16, ProductShape { m: n, n: 4096, k: 4096 })?;
+        let sparse = match sparse_seconds(&bow, &blocks, n, Dtype::Fp16, SparseKernel::Static) {
             Ok(seconds) => seconds,
             Err(error) => {
                 println!(
@@ -308,7 +312,7 @@ fn ablation() -> Outcome<()> {
     for (name, sets) in terms {
         let bow = chip("arch/bow.toml", sets)?;
         let dense = dense_rate(&bow, Dtype::Fp16, 4096, 2048);
-        let of = |side: u64, kernel| speedup(&bow, Dtype::Fp16, (4096, side, 1.0 / 16.0), kernel);
+        let of = |side: u64, kernel| speedup(&bow, Dtype::Fp16, 4096, side, 1.0 / 16.0, kernel);
         let cells = [
             dense,
             of(16, SparseKernel::Static),

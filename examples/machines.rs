@@ -111,7 +111,7 @@ fn run(chip: usize, variant: Variant, phase: Phase) -> Result<Point> {
     };
     let mut document = analysis::document(&workload, &sides, &options, SEED).ok_or("no runs")?;
     let how = Uncertainty { samples: SAMPLES, seed: SEED };
-    add_ranges(&mut document, how, &options, (&workload, &Mode::ALL), &[(given, &[])], &sides).map_err(failed)?;
+    add_ranges(&mut document, how, &options, &workload, &Mode::ALL, &[(given, &[])], &sides).map_err(failed)?;
     let json: Value = serde_json::from_str(&document.to_json())?;
     let runs = json["runs"].as_array().ok_or("no runs")?.iter().map(read).collect();
     Ok(Point { chip, variant, runs, refused: String::new() })

@@ -68,7 +68,7 @@ const PODS: [(&str, u64); 4] = [("ipu-pod16", 16), ("ipu-pod64", 64), ("ipu-pod1
 const CHIPS: [(&str, &str); 2] = [("GC200", "../gc200.toml"), ("Bow", "../bow.toml")];
 
 /// Seconds of a step, and what of them is exposed reduction of gradients and pipeline bubble.
-fn step(case: &Case, (system, chips): (&str, u64), chip: &str, batch: u64) -> Result<[f64; 3], Box<dyn Error>> {
+fn step(case: &Case, system: &str, chips: u64, chip: &str, batch: u64) -> Result<[f64; 3], Box<dyn Error>> {
     let replicas = chips / case.stages;
     let parallel = format!("pp={},dp={replicas},order=tp-pp-dp,recompute=full,zero=1", case.stages);
     let sets = [Override::parse(&format!("arch.chip=\"{chip}\""))?];
@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 for system in PODS {
                     let replicas = system.1 / case.stages;
                     let batch = if grows { replicas * case.micro_batch * case.micro_batches } else { case.batch };
-                    let [seconds, reduction, bubble] = step(case, system, chip, batch)?;
+                    let [seconds, reduction, bubble] = step(case, system.0, system.1, chip, batch)?;
                     let rate = batch as f64 / seconds;
                     let each = rate / system.1 as f64;
                     println!(

@@ -37,7 +37,7 @@ impl Writer {
     }
 
     /// A convolution of kernel x kernel with a bias.
-    fn convolution(&mut self, name: &str, from: &Images, kernel: u64, (channels, stride): (u64, u64)) -> Images {
+    fn convolution(&mut self, name: &str, from: &Images, kernel: u64, channels: u64, stride: u64) -> Images {
         let (weight, bias) = (format!("{name}.w"), format!("{name}.b"));
         self.tensor(&weight, &(from.channels * kernel * kernel).to_string(), channels, "weight");
         self.tensor(&bias, "1", channels, "weight");
@@ -57,16 +57,16 @@ impl Writer {
     }
 
     /// Three convolutions and the shortcut around them.
-    fn block(&mut self, name: &str, from: &Images, (inner, stride): (u64, u64)) -> Images {
-        let reduced = self.convolution(&format!("{name}.reduce"), from, 1, (inner, 1));
+    fn block(&mut self, name: &str, from: &Images, inner: u64, stride: u64) -> Images {
+        let reduced = self.convolution(&format!("{name}.reduce"), from, 1, inner, 1);
         let reduced = self.relu(&reduced);
-        let wide = self.convolution(&format!("{name}.spatial"), &reduced, 3, (inner, stride));
+        let wide = self.convolution(&format!("{name}.spatial"), &reduced, 3, inner, stride);
         let wide = self.relu(&wide);
-        let expanded = self.convolution(&format!("{name}.expand"), &wide, 1, (4 * inner, 1));
+        let expanded = self.convolution(&format!("{name}.expand"), &wide, 1, 4 * inner, 1);
         let shortcut = if from.channels == expanded.channels {
             from.clone()
         } else {
-            self.convolution(&format!("{name}.shortcut"), from, 1, (4 * inner, stride))
+            self.convolution(&format!("{name}.shortcut"), from, 1, 4 * inner, stride)
         };
         let sum = format!("{name}.add");
         self.operator(&sum, "add", &[&expanded.name, &shortcut.name], "");
@@ -79,7 +79,7 @@ fn main() -> io::Result<()> {
     let mut writer = Writer::default();
     writer.tensor("images", &(images * 224 * 224).to_string(), 3, "input");
     let input = Images { name: "images".to_owned(), side: 224, channels: 3 };
-    let stem = writer.convolution("stem", &input, 7, (64, 2));
+    let stem = writer.convolution("stem", &input, 7, 64, 2);
     let stem = writer.relu(&stem);
     let pool = format!("\nimage = [{0}, {0}]\nkernel = [3, 3]\nstride = [2, 2]\npadding = [1, 1, 1, 1]", stem.side);
     writer.operator("pool", "max_pool", &[&stem.name], &pool);
@@ -87,7 +87,7 @@ fn main() -> io::Result<()> {
     for (at, (blocks, inner, stride)) in STAGES.into_iter().enumerate() {
         for block in 0..blocks {
             let stride = if block == 0 { stride } else { 1 };
-            x = writer.block(&format!("stage{}.block{block}", at + 1), &x, (inner, stride));
+            x = writer.block(&format!("stage{}.block{block}", at + 1), &x, inner, stride);
         }
     }
     let whole = format!("\nimage = [{0}, {0}]\nkernel = [{0}, {0}]", x.side);

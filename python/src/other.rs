@@ -32,7 +32,8 @@ pub(crate) fn explain(
         let (sets, import) = (request.sets()?, request.import()?);
         let inputs = Inputs::open(
             &request.arch.given(),
-            (&request.workload.given(), &import),
+            &request.workload.given(),
+            &import,
             &sets,
             request.seed,
             request.quality()?,
@@ -90,7 +91,7 @@ pub(crate) fn map(py: Python<'_>, request: &str) -> PyResult<(String, String)> {
         let chip = rdu_for("map", &request, &sets)?.under(options.quality)?;
         let workload = analysis::graph_on(&chip, request.workload(&sets)?);
         let how = (options.fidelity, options.skip);
-        let execution = analysis::execute(&chip, &workload, &[mode], how, &options.source, &mut |_| {})?;
+        let execution = analysis::execute(&chip, &workload, &[mode], how.0, how.1, &options.source, &mut |_| {})?;
         let (Some(measured), Some(outcome)) = (execution.configurations.first(), execution.outcomes.first()) else {
             return Err(Diagnostic::new("there is no configuration").into());
         };

@@ -186,7 +186,7 @@ fn training(request: &PodOf) -> Answer<Texts> {
         analysis::pod(&asked, &mut |note| notes.push(note.to_owned()), |system, stack, job, step| -> Answer<_> {
             let chips = job.parallel.chips();
             let goodput = failures.map(|failures| failures.goodput(chips));
-            let slowest = stragglers.as_ref().map(|of| of.of_step(chips, (step.step_s, step.computing_s())));
+            let slowest = stragglers.as_ref().map(|of| of.of_step(chips, step.step_s, step.computing_s()));
             let step = &TrainingStep { slowest, goodput, ..step.clone() };
             if let Some(directory) = &request.chakra {
                 write_traces(directory, &ExecutionTraces::new(system, stack, job)?)?;
@@ -268,7 +268,8 @@ pub(crate) fn pod_requests(py: Python<'_>, request: &str) -> PyResult<Texts> {
         let made = analysis::requests(
             &asked,
             &list,
-            (&policy, known.as_ref()),
+            &policy,
+            known.as_ref(),
             &mut |note| notes.push(note.to_owned()),
             |system, stack, service, streamed| {
                 let report = StreamReport { setup: ServingSetup { system, stack, service }, streamed };

@@ -62,7 +62,7 @@ fn ran(request: &Request) -> Answer<Inner> {
     let mut document = analysis::document(&workload, &sides, &options, request.seed).ok_or_else(nothing)?;
     if request.uncertainty {
         let how = Uncertainty { samples: request.samples.unwrap_or(SAMPLES), seed: request.seed };
-        analysis::add_ranges(&mut document, how, &options, (&workload, &modes), &files, &sides)?;
+        analysis::add_ranges(&mut document, how, &options, &workload, &modes, &files, &sides)?;
     }
     let input = |given: &Given| PageInput {
         name: given.name(),

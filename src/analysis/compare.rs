@@ -61,7 +61,7 @@ impl Ran {
                 let divided = divided_over_tiers(&chip, workload);
                 let graph = divided.as_ref().unwrap_or(workload);
                 let Execution { configurations, mut outcomes } =
-                    execute(&chip, graph, modes, how, &options.source, ended)?;
+                    execute(&chip, graph, modes, how.0, how.1, &options.source, ended)?;
                 add_least_cycles(&chip, graph, &mut outcomes);
                 ended(Stage::Bounded);
                 Self { chip: chip.into(), divided, configurations, outcomes }
@@ -166,7 +166,8 @@ pub fn add_ranges(
     document: &mut Document,
     how: Uncertainty,
     options: &Options,
-    (workload, modes): (&Workload, &[Mode]),
+    workload: &Workload,
+    modes: &[Mode],
     files: &[(Given, &[Override])],
     sides: &[Ran],
 ) -> Result<(), Failure> {

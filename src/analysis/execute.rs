@@ -52,7 +52,8 @@ pub fn execute(
     chip: &Chip,
     workload: &Workload,
     modes: &[Mode],
-    (fidelity, skip): (Fidelity, bool),
+    fidelity: Fidelity,
+    skip: bool,
     from: &Source,
     ended: &mut dyn FnMut(Stage),
 ) -> Result<Execution, Diagnostic> {

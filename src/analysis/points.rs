@@ -67,12 +67,12 @@ pub fn points(
         })?;
         pod::open(Path::new(file), request.sets)
     };
-    let named = |name: &str, precision: &str| service((name, precision), request.models);
+    let named = |name: &str, precision: &str| service(name, precision, request.models);
     points.run(&Sources { system: &system, model: &named }, request.out, progress)
 }
 
 /// The model of a name, in one part: the checkpoint of its precision where a directory has one, else another that says its dimensions.
-fn service((name, precision): (&str, &str), directory: Option<&Path>) -> Result<Service, Diagnostic> {
+fn service(name: &str, precision: &str, directory: Option<&Path>) -> Result<Service, Diagnostic> {
     let other = SAME.iter().find(|(known, _)| *known == name).map(|(_, other)| *other);
     let base = name.rsplit('/').next().unwrap_or(name);
     let narrow = (precision == "fp4").then(|| format!("nvidia/{base}-NVFP4"));

@@ -94,7 +94,7 @@ pub fn prove(inputs: &ProofInputs<'_>, mode: Mode, ended: &mut dyn FnMut(Stage))
     let (chip, workload) = inputs.read()?;
     let from = Source::Compiler(Effort::Full);
     let Execution { configurations, outcomes } =
-        execute(&chip, &workload, &[mode], (Fidelity::Event, true), &from, ended)?;
+        execute(&chip, &workload, &[mode], Fidelity::Event, true, &from, ended)?;
     let nothing = || Diagnostic::new("nothing was compiled");
     let (compiled, outcome) = configurations.first().zip(outcomes.first()).ok_or_else(nothing)?;
     Failure::unless_drained(outcome)?;

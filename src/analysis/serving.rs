@@ -215,7 +215,7 @@ pub fn serving<T>(
         let drafted = speculation.as_ref().map(|of| serving_memory(&of.draft, &load, phase));
         let held = drafted.map_or(0, |memory| memory.weights.saturating_add(memory.kv_cache));
         if serving_memory(&service, &load, phase).peak().saturating_add(held) > system.chip_memory_bytes() {
-            return Err(does_not_fit(&system, &service, &load, (phase, held)));
+            return Err(does_not_fit(&system, &service, &load, phase, held));
         }
     }
     let served = serve(&system, &stack, &service, &load, request.phase, speculation.as_ref())?;
@@ -230,7 +230,8 @@ pub fn serving<T>(
 pub fn requests<T>(
     request: &ServingRequest<'_>,
     trace: &Trace,
-    (policy, known): (&Policy, Option<&Grid>),
+    policy: &Policy,
+    known: Option<&Grid>,
     noted: &mut dyn FnMut(&str),
     then: impl FnOnce(&System, &Stack, &Service, &Streamed) -> T,
 ) -> Result<T, Diagnostic> {
@@ -240,7 +241,7 @@ pub fn requests<T>(
     let Opened { system, stack, service, speculation, .. } = opened(&request, noted)?;
     let model = (&service, speculation.as_ref());
     let policy = policy.under(&stack, service.parallel.dp);
-    let mut streamed = pod::stream(&system, &stack, model, list, &policy, known)?;
+    let mut streamed = pod::stream(&system, &stack, model.0, model.1, list, &policy, known)?;
     streamed.notes.extend(trace.notes.iter().cloned());
     Ok(then(&system, &stack, &service, &streamed))
 }
@@ -268,7 +269,7 @@ fn stack<'s>(system: &'s System, name: Option<&str>, noted: &mut dyn FnMut(&str)
 }
 
 /// `held`: bytes of a chip that a model which drafts takes.
-fn does_not_fit(system: &System, service: &Service, load: &Load, (phase, held): (Phase, u64)) -> Diagnostic {
+fn does_not_fit(system: &System, service: &Service, load: &Load, phase: Phase, held: u64) -> Diagnostic {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let memory = serving_memory(service, load, phase);
     let title = format!(

@@ -124,7 +124,7 @@ pub(super) fn break_even(args: &BreakEvenArgs) -> Result<(), Failure> {
 /// Two chips on a workload.
 fn of_chips(args: &BreakEvenArgs, workload: &Path, sets: &[Override]) -> Result<BreakEven, Failure> {
     let from = ConfigArgs::default();
-    let read = |sets: &[Override]| configured::workload((workload, &args.graph), sets, args.seed, &from);
+    let read = |sets: &[Override]| configured::workload(workload, &args.graph, sets, args.seed, &from);
     let request = BreakEvenRequest {
         arch: &args.arch,
         against: &args.against,

@@ -24,18 +24,18 @@ use super::{configured, output, progress, verbose};
 
 /// Every mode, kernel by kernel first.
 pub(super) fn compare(args: &CompareArgs) -> Result<(), Failure> {
-    execute_all((&args.shared, &args.ranges), &Mode::ALL, &args.against)
+    execute_all(&args.shared, &args.ranges, &Mode::ALL, &args.against)
 }
 
 /// One mode.
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
-    execute_all((&args.shared, &args.ranges), &[args.mode.into()], &[])
+    execute_all(&args.shared, &args.ranges, &[args.mode.into()], &[])
 }
 
 /// Most chips beside the first: more do not fit a terminal.
 const MOST_AGAINST: usize = 5;
 
-fn execute_all((args, ranges): (&SharedArgs, &RangeArgs), modes: &[Mode], against: &[PathBuf]) -> Result<(), Failure> {
+fn execute_all(args: &SharedArgs, ranges: &RangeArgs, modes: &[Mode], against: &[PathBuf]) -> Result<(), Failure> {
     if against.len() > MOST_AGAINST {
         let title =
             format!("`--against` names {} chips, and at most {MOST_AGAINST} have room beside the first", against.len());
@@ -55,7 +55,7 @@ fn execute_all((args, ranges): (&SharedArgs, &RangeArgs), modes: &[Mode], agains
         // `--set arch.` changes the chip of `--arch` alone.
         chips.push(arch::open(path, &[])?);
     }
-    let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
+    let workload = configured::workload(&args.workload, &args.model, &sets, args.seed, &args.configuration)?;
     let mut sides = Vec::with_capacity(chips.len());
     for (at, chip) in chips.into_iter().enumerate() {
         let ran = run_on(args, chip, &workload, modes, at == 0)?;
@@ -72,7 +72,7 @@ fn execute_all((args, ranges): (&SharedArgs, &RangeArgs), modes: &[Mode], agains
         let how = Uncertainty { samples: ranges.samples, seed: args.seed };
         let options = options(args, true);
         progress::watched("drawing chips", || {
-            analysis::add_ranges(&mut document, how, &options, (&workload, modes), &files, &sides)
+            analysis::add_ranges(&mut document, how, &options, &workload, modes, &files, &sides)
         })?;
     }
     let shown: Vec<Side<'_>> = sides.iter().map(Ran::side).collect();

@@ -17,7 +17,8 @@ use super::run_args::ConfigArgs;
 
 /// The workload, with the partition of `--sections` if one is given.
 pub(super) fn workload(
-    (path, model): (&Path, &ModelFileArgs),
+    path: &Path,
+    model: &ModelFileArgs,
     sets: &[Override],
     seed: u64,
     from: &ConfigArgs,

@@ -26,7 +26,8 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     }
     let mut inputs = Inputs::open(
         &shared.arch.as_path().into(),
-        (&shared.workload.as_path().into(), &shared.model.options_for(&shared.workload)?),
+        &shared.workload.as_path().into(),
+        &shared.model.options_for(&shared.workload)?,
         &sets,
         shared.seed,
         shared.mapping.into(),

@@ -24,12 +24,12 @@ pub(super) fn map(args: &MapArgs) -> Result<(), Failure> {
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     refuse_step(args, &chip.name)?;
     let from = &args.configuration;
-    let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, from)?;
+    let workload = configured::workload(&args.workload, &args.model, &sets, args.seed, from)?;
     let workload = graph_on(&chip, workload);
     let mut watch = Stopwatch::start();
     let (how, source) = ((args.fidelity.into(), !args.no_skip), configured::source(from));
     let execution = progress::watched("compiling and simulating", || {
-        execute(&chip, &workload, &[args.mode.into()], how, &source, &mut |stage| watch.ended(stage))
+        execute(&chip, &workload, &[args.mode.into()], how.0, how.1, &source, &mut |stage| watch.ended(stage))
     })?;
     let configurations = &execution.configurations;
     let mut map = summarize(&chip, &workload, &configurations[0].configuration);
@@ -67,7 +67,7 @@ fn of_tiles(args: &MapArgs, chip: &Bsp, sets: &[Override]) -> Result<(), Failure
         (args.no_skip, "--no-skip"),
     ];
     refuse_options(&args.configuration, &further, &told, "docs/ipu.md")?;
-    let workload = configured::workload((&args.workload, &args.model), sets, args.seed, &args.configuration)?;
+    let workload = configured::workload(&args.workload, &args.model, sets, args.seed, &args.configuration)?;
     let map = progress::watched("planning", || tile_map(chip, &workload, args.mode.into()))?;
     let mut places: Vec<StepPlace> = Vec::new();
     for name in &args.step {

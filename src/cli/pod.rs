@@ -256,7 +256,7 @@ pub(super) fn training(args: &PodArgs) -> Result<(), Failure> {
         analysis::pod(&request, &mut progress::note, |system, stack, job, step| -> Result<_, Failure> {
             let goodput = failures.map(|failures| failures.goodput(job.parallel.chips()));
             let seconds = (step.step_s, step.computing_s());
-            let slowest = stragglers.as_ref().map(|of| of.of_step(job.parallel.chips(), seconds));
+            let slowest = stragglers.as_ref().map(|of| of.of_step(job.parallel.chips(), seconds.0, seconds.1));
             let step = &TrainingStep { slowest, goodput, ..step.clone() };
             let report = PodReport { system, stack, job, step };
             if let Some(directory) = &args.chakra {

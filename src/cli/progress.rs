@@ -140,7 +140,7 @@ fn in_lines<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) 
         let counts = *counts.lock().unwrap_or_else(PoisonError::into_inner);
         say(&counts.map_or_else(
             || format!("{message}: {took_s:.0} s so far"),
-            |(from, done, all, since)| line(message, (from, done, all), since.elapsed().as_secs_f64()),
+            |(from, done, all, since)| line(message, from, done, all, since.elapsed().as_secs_f64()),
         ));
     };
     beside(LINE_EVERY, tell, || {
@@ -155,7 +155,7 @@ fn in_lines<T>(message: &str, work: impl FnOnce(&(dyn Fn(usize, usize) + Sync)) 
 }
 
 /// `study: 30 of 90, 1.5 a second, about 40 s left`.
-fn line(message: &str, (from, done, all): (usize, usize, usize), took_s: f64) -> String {
+fn line(message: &str, from: usize, done: usize, all: usize, took_s: f64) -> String {
     let rate = (done - from.min(done)) as f64 / took_s.max(1e-9);
     let left =
         if rate > 0.0 { format!("about {:.0} s left", (all - done) as f64 / rate) } else { "no rate yet".into() };
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_line_counts_from_where_the_run_began() {
-        assert_eq!(line("study", (10, 40, 100), 20.0), "study: 40 of 100, 1.50 a second, about 40 s left");
-        assert_eq!(line("study", (10, 10, 100), 20.0), "study: 10 of 100, 0.00 a second, no rate yet");
+        assert_eq!(line("study", 10, 40, 100, 20.0), "study: 40 of 100, 1.50 a second, about 40 s left");
+        assert_eq!(line("study", 10, 10, 100, 20.0), "study: 10 of 100, 0.00 a second, no rate yet");
     }
 }

@@ -108,7 +108,8 @@ fn requests(args: &PodArgs) -> Result<(), Failure> {
         analysis::requests(
             &request,
             &trace,
-            (&policy, known.as_ref()),
+            &policy,
+            known.as_ref(),
             &mut progress::note,
             |system, stack, service, streamed| -> Result<_, Failure> {
                 let report = StreamReport { setup: ServingSetup { system, stack, service }, streamed };

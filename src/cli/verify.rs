@@ -22,13 +22,13 @@ use super::{configured, output, progress};
 pub(super) fn verify(args: &VerifyArgs) -> Result<(), Failure> {
     let sets = args.set.iter().map(|set| Override::parse(set)).collect::<Result<Vec<_>, _>>()?;
     if let Some(bsp) = analysis::chip_for("verify", &Given::File(args.arch.clone()), &sets)?.bsp() {
-        let workload = configured::workload((&args.workload, &args.model), &sets, args.seed, &args.configuration)?;
+        let workload = configured::workload(&args.workload, &args.model, &sets, args.seed, &args.configuration)?;
         return verify_tiles(args, bsp, &workload);
     }
     let chip = arch::load(&args.arch, &sets)?.under(args.mapping.into())?;
     let load = |smaller: &[Override]| {
         let all: Vec<Override> = sets.iter().chain(smaller).cloned().collect();
-        configured::workload((&args.workload, &args.model), &all, args.seed, &args.configuration)
+        configured::workload(&args.workload, &args.model, &all, args.seed, &args.configuration)
     };
     let modes = args.mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode.into()]);
     let source = configured::source(&args.configuration);

@@ -38,7 +38,8 @@ impl Inputs {
     /// What [`arch::load`], [`Chip::under`] and [`workload::load`] refuse.
     pub fn open(
         arch: &Given,
-        (workload, model): (&Given, &import::Options),
+        workload: &Given,
+        model: &import::Options,
         base: &[Override],
         seed: u64,
         quality: Quality,

@@ -168,7 +168,7 @@ fn heads_and_sums_over_rows_are_counted_equally() {
     for (case, shape) in [(1u64, 12u64, 5u64), (2, 9, 4), (3, 16, 8), (1, 40, 3)].into_iter().enumerate() {
         let (heads, kv_heads) = [(1, 1), (2, 1), (4, 2), (3, 3)][case];
         for causal in [false, true] {
-            let trained = sums::attention(shape, (heads, kv_heads), causal, false);
+            let trained = sums::attention(shape.0, shape.1, shape.2, heads, kv_heads, causal, false);
             for mode in Mode::ALL {
                 let configuration = compile(&chip, &trained, mode).expect("a mapping");
                 for section in &configuration.sections {
@@ -179,7 +179,7 @@ fn heads_and_sums_over_rows_are_counted_equally() {
         }
     }
     for shape in [(50, 40, 30), (130, 33, 17)] {
-        let trained = sums::layers(shape, false);
+        let trained = sums::layers(shape.0, shape.1, shape.2, false);
         let configuration = compile(&chip, &trained, Mode::Fused).expect("a mapping");
         for section in &configuration.sections {
             compare(&chip, &trained, section, &format!("layers {shape:?}"), &mut compared);

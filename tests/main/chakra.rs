@@ -19,7 +19,7 @@ fn fast() -> System {
 }
 
 fn job(parallel: &str, batch: u64) -> Job {
-    small_pods::job(parallel, batch, (8, 512))
+    small_pods::job(parallel, batch, 8, 512)
 }
 
 /// Eight layers, of which every second has 8 experts, 2 for each token.

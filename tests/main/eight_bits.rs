@@ -31,7 +31,7 @@ fn operator(name: &str, kind: &str, inputs: &str, output: &str) -> String {
 }
 
 /// y = gelu(x w1) w2 with `rows` rows: products of `dtype`, sums and result of bf16.
-fn block(dtype: &str, (rows, width, inner): (u64, u64, u64), of_weights: &str) -> String {
+fn block(dtype: &str, rows: u64, width: u64, inner: u64, of_weights: &str) -> String {
     let of = |rows: u64, columns: u64, role: &str| {
         format!("shape = [{rows}, {columns}]\nrole = {role:?}\ndtype = {dtype:?}")
     };
@@ -54,7 +54,7 @@ fn products_of_eight_bits_move_a_byte_an_element_and_compute_their_numbers() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (rows, width, inner) = (64, 96, 128);
     for dtype in TYPES {
-        write(directory.path(), "block.toml", &block(dtype, (rows, width, inner), ""));
+        write(directory.path(), "block.toml", &block(dtype, rows, width, inner, ""));
         for mode in ["kbk", "fused"] {
             let words = ["--mode", mode, "--effort", "quick", "--arch", "plasticine", "--workload", "block.toml"];
             let run = json(directory.path(), &[&["run"], &words[..]].concat());
@@ -80,8 +80,8 @@ fn products_of_eight_bits_move_a_byte_an_element_and_compute_their_numbers() {
 #[test]
 fn units_have_a_type_or_multiply_it_as_another() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    write(directory.path(), "wide.toml", &block("bf16", (2048, 1024, 2048), ""));
-    write(directory.path(), "narrow.toml", &block("fp8_e4m3", (2048, 1024, 2048), ""));
+    write(directory.path(), "wide.toml", &block("bf16", 2048, 1024, 2048, ""));
+    write(directory.path(), "narrow.toml", &block("fp8_e4m3", 2048, 1024, 2048, ""));
     let run = |name: &str, sets: &[&str]| {
         let words = ["run", "--mode", "fused", "--effort", "quick", "--arch", "sn10", "--workload", name];
         let result = json(directory.path(), &[&words[..], sets].concat());
@@ -107,7 +107,7 @@ fn units_have_a_type_or_multiply_it_as_another() {
 fn tensor_cores_multiply_fp8_at_twice_the_rate_where_they_have_it() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, dtype) in [("wide.toml", "bf16"), ("narrow.toml", "fp8_e4m3")] {
-        write(directory.path(), name, &block(dtype, (4096, 5120, 20480), ""));
+        write(directory.path(), name, &block(dtype, 4096, 5120, 20480, ""));
     }
     let time = |arch: &str, name: &str| {
         cycles(&json(directory.path(), &["run", "--mode", "epilogue", "--arch", arch, "--workload", name]))
@@ -130,7 +130,7 @@ fn scales_of_weights_are_counted_and_applied_to_sums() {
     ];
     for (dtype, format, bytes) in cases {
         let run = |more: &str| {
-            write(directory.path(), "block.toml", &block(dtype, shape, more));
+            write(directory.path(), "block.toml", &block(dtype, shape.0, shape.1, shape.2, more));
             let words = ["--mode", "fused", "--effort", "quick", "--arch", "plasticine", "--workload", "block.toml"];
             let (code, stdout, stderr) = rdusim(directory.path(), &[&["verify"], &words[..]].concat());
             assert_eq!(code, Some(0), "{dtype} {format}: {stdout}{stderr}");
@@ -145,7 +145,11 @@ fn scales_of_weights_are_counted_and_applied_to_sums() {
         ("fp8_e4m3", "format = \"fp8_e4m3\", group = 32", "inside their sums"),
         ("int8", "format = \"fp8_e4m3\"", "fewer bits"),
     ] {
-        write(directory.path(), "block.toml", &block(dtype, shape, &format!("\nstorage = {{ {more} }}")));
+        write(
+            directory.path(),
+            "block.toml",
+            &block(dtype, shape.0, shape.1, shape.2, &format!("\nstorage = {{ {more} }}")),
+        );
         let (code, _, stderr) = rdusim(directory.path(), &["check", "block.toml"]);
         assert_eq!((code, stderr.contains(why)), (Some(2), true), "{stderr}");
     }
@@ -199,7 +203,7 @@ fn an_rdu_multiplies_fp8_if_its_generation_does_and_says_if_not() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let shape = (4096, 2048, 8192);
     let run = |chip: &str, dtype: &str| {
-        write(directory.path(), "block.toml", &block(dtype, shape, ""));
+        write(directory.path(), "block.toml", &block(dtype, shape.0, shape.1, shape.2, ""));
         let words = ["run", "--mode", "fused", "--effort", "quick", "--arch", chip, "--workload", "block.toml"];
         json(directory.path(), &words)
     };
@@ -218,7 +222,7 @@ fn an_rdu_multiplies_fp8_if_its_generation_does_and_says_if_not() {
 #[test]
 fn what_units_lack_and_nothing_emulates_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    write(directory.path(), "block.toml", &block("int8", (64, 96, 128), ""));
+    write(directory.path(), "block.toml", &block("int8", 64, 96, 128, ""));
     let (code, _, stderr) =
         rdusim(directory.path(), &["run", "--arch", "gc2", "--workload", "block.toml", "--mode", "kbk"]);
     assert_eq!((code, stderr.contains("emulated")), (Some(2), true), "{stderr}");

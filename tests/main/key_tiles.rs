@@ -84,7 +84,7 @@ fn keys_of(graph: &SectionGraph<'_>) -> (usize, u64) {
 }
 
 /// The attention in one section over tiles of keys, one row tile after the other; `None` if the chip has no room for it.
-fn tiled(chip: &Chip, workload: &Workload, (tile, tile_rows, order): (u64, u64, LoopOrder)) -> Option<Configuration> {
+fn tiled(chip: &Chip, workload: &Workload, tile: u64, tile_rows: u64, order: LoopOrder) -> Option<Configuration> {
     let mut configuration = compile(chip, workload, Mode::Fused).expect("a mapping");
     assert_eq!(configuration.sections.len(), 1);
     let graph = SectionGraph::new(workload, &configuration.sections[0].operators, true).expect("a pipeline");
@@ -140,7 +140,7 @@ fn tiles_of_keys_give_the_numbers_of_the_whole_row() {
                         continue;
                     }
                     let about = format!("{of:?}, {tile} keys, {tile_rows} rows, {order:?}");
-                    let Some(configuration) = tiled(&chip, &workload, (tile, tile_rows, order)) else { continue };
+                    let Some(configuration) = tiled(&chip, &workload, tile, tile_rows, order) else { continue };
                     tried += 1;
                     println!("{}", prove(&chip, &workload, &configuration, &about, 0.25));
                 }
@@ -161,7 +161,7 @@ fn long_contexts_take_the_cycles_of_the_reference_model() {
         Attention { keys: 1_500, batch: 6, ..PLAIN },
     ] {
         let workload = of.workload(true);
-        let configuration = tiled(&chip, &workload, (500, of.rows, LoopOrder::ColumnTileOuter)).expect("room");
+        let configuration = tiled(&chip, &workload, 500, of.rows, LoopOrder::ColumnTileOuter).expect("room");
         let outcome = simulate(&chip, &workload, &configuration, Fidelity::Event);
         assert!(outcome.cycles - chip.launch_cycles() >= 5_000, "{of:?}: {} cycles", outcome.cycles);
         for name in ["k", "v"] {
@@ -189,7 +189,7 @@ proptest! {
         let tile = (keys * part).div_ceil(100);
         let order = if order || batch > 1 { LoopOrder::ColumnTileOuter } else { LoopOrder::RowTileOuter };
         let tile_rows = if batch > 1 { rows } else { tall.min(rows) };
-        if let Some(configuration) = tiled(&chip, &workload, (tile, tile_rows, order)) {
+        if let Some(configuration) = tiled(&chip, &workload, tile, tile_rows, order) {
             // Row tiles of a flit or two wait in the FIFOs before their unit, many at a time, and free their slots; the event engine
             // counts those of one firing. It shows in short runs alone, where a skip connection has fewer slots than its way has stages.
             let is_short = simulate(&chip, &workload, &configuration, Fidelity::Cycle).cycles < chip.launch_cycles() + 2_000;
@@ -311,7 +311,7 @@ fn products_alone_take_tiles_of_keys() {
 fn nests_that_lose_the_statistics_are_refused() {
     let chip = sums::chip(&[]);
     let workload = Attention { rows: 4, ..PLAIN }.workload(true);
-    let configuration = tiled(&chip, &workload, (64, 2, LoopOrder::ColumnTileOuter)).expect("room");
+    let configuration = tiled(&chip, &workload, 64, 2, LoopOrder::ColumnTileOuter).expect("room");
     assert!(violations(&chip, &workload, &configuration).is_empty());
     let mut other = configuration.clone();
     other.sections[0].change_nest(|nest| nest.block_tiles = 2).expect("two row tiles");
@@ -330,7 +330,7 @@ fn nests_that_lose_the_statistics_are_refused() {
 fn partial_sums_of_tiles_of_keys_are_needed() {
     let chip = sums::chip(&[]);
     let workload = PLAIN.workload(true);
-    let mut configuration = tiled(&chip, &workload, (64, 1, LoopOrder::ColumnTileOuter)).expect("room");
+    let mut configuration = tiled(&chip, &workload, 64, 1, LoopOrder::ColumnTileOuter).expect("room");
     let section = &mut configuration.sections[0];
     let sums = |role: BufferRole| matches!(role, BufferRole::PartialSums { .. });
     assert!(section.buffers.iter().any(|buffer| sums(buffer.spec.role)));

@@ -16,7 +16,7 @@ fn int4_bytes(depth: u64, columns: u64) -> u64 {
 }
 
 /// y = x w of so many rows, `storage` of the weight.
-fn product(dtype: &str, (rows, columns, depth): (u64, u64, u64), storage: &str) -> String {
+fn product(dtype: &str, rows: u64, columns: u64, depth: u64, storage: &str) -> String {
     format!(
         "schema = 1\nname = \"gemm\"\ndtype = \"{dtype}\"\n[[tensors]]\nname = \"x\"\nshape = [{rows}, {depth}]\nrole = \"input\"\n\
          [[tensors]]\nname = \"w\"\nshape = [{depth}, {columns}]\nrole = \"weight\"\n{storage}\n[[operators]]\nname = \"y\"\nkind = \
@@ -58,7 +58,7 @@ fn run(directory: &Path, arch: &str, text: &str, sets: &[&str]) -> Run {
 /// The same product dense and packed.
 fn both(arch: &str, dtype: &str, shape: (u64, u64, u64), sets: &[&str]) -> [Run; 2] {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    ["", INT4].map(|storage| run(directory.path(), arch, &product(dtype, shape, storage), sets))
+    ["", INT4].map(|storage| run(directory.path(), arch, &product(dtype, shape.0, shape.1, shape.2, storage), sets))
 }
 
 const SIDE: u64 = 8192;
@@ -119,9 +119,9 @@ fn a_pipeline_on_a_wafer_keeps_what_is_stored() {
     // 128 MiB of fp16 or 34.6 MB packed on cores with 36,864 bytes each for it.
     let pipeline = ["arch.program.execution=pipeline", "arch.core.count=2000"];
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let packed = run(directory.path(), "cs2", &product("fp16", (64, SIDE, SIDE), INT4), &pipeline);
+    let packed = run(directory.path(), "cs2", &product("fp16", 64, SIDE, SIDE, INT4), &pipeline);
     assert_eq!(packed.weight_bytes, 0);
-    std::fs::write(directory.path().join("dense.toml"), product("fp16", (64, SIDE, SIDE), "")).expect("a file");
+    std::fs::write(directory.path().join("dense.toml"), product("fp16", 64, SIDE, SIDE, "")).expect("a file");
     let words = ["run", "--mode", "fused", "--arch", "cs2", "--workload", "dense.toml"];
     let sets = pipeline.map(|set| ["--set", set]).concat();
     let (code, _, stderr) = rdusim(directory.path(), &[&words[..], &sets].concat());
@@ -192,7 +192,7 @@ fn quantised_weights_run_on_every_kind() {
     for (storage, bytes) in stored {
         for (arch, sets) in [("tpu-v4", &[][..]), ("cs2", &[]), ("bow", &["arch.tile.count=48"])] {
             let dtype = if arch == "tpu-v4" { "bf16" } else { "fp16" };
-            let found = run(directory.path(), arch, &product(dtype, (8, SIDE, SIDE), storage), sets);
+            let found = run(directory.path(), arch, &product(dtype, 8, SIDE, SIDE, storage), sets);
             assert_eq!(found.weight_bytes, bytes, "{arch} {storage}");
         }
     }

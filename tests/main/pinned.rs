@@ -25,7 +25,7 @@ use crate::random::{pair, small_pair};
 const MOST_EVENTS: u64 = 20_000;
 
 /// A line for each mode: cycles, the bound, sections, bytes off chip, in memories and on links, and a hash of the whole result.
-fn lines(name: &str, (chip, workload): (&Chip, &Workload), effort: Effort) -> String {
+fn lines(name: &str, chip: &Chip, workload: &Workload, effort: Effort) -> String {
     let mut text = String::new();
     let Ok(compiled) = compile_with(chip, workload, &Mode::ALL, effort, &BaseCache::default()) else {
         return format!("{name} refused\n");
@@ -153,7 +153,7 @@ fn all(of: &(impl Fn(usize) -> String + Sync), count: usize) -> String {
 fn small_pairs() {
     let of = |number: usize| {
         let (chip, graph) = small_pair(20_261_126, number);
-        lines(&format!("small {number}"), (&chip.chip(), &graph.workload()), Effort::Low)
+        lines(&format!("small {number}"), &chip.chip(), &graph.workload(), Effort::Low)
     };
     pinned("small", &all(&of, 48));
 }
@@ -162,7 +162,7 @@ fn small_pairs() {
 fn families() {
     let of = |number: usize| {
         let (family, chip, graph) = pair(20_261_126, number);
-        lines(&format!("{family} {number}"), (&chip.chip(), &graph.workload()), Effort::Low)
+        lines(&format!("{family} {number}"), &chip.chip(), &graph.workload(), Effort::Low)
     };
     pinned("families", &all(&of, 24));
 }
@@ -194,7 +194,7 @@ fn small_models() {
     let of = |at: usize| {
         let (chip, options) = CASES[at];
         let effort = if at.is_multiple_of(2) { Effort::Low } else { Effort::Full };
-        lines(&format!("{chip} {options}"), (&loaded(chip, ""), &model(&format!("{options} {SIZE}"))), effort)
+        lines(&format!("{chip} {options}"), &loaded(chip, ""), &model(&format!("{options} {SIZE}")), effort)
     };
     pinned("small_models", &all(&of, CASES.len()));
 }
@@ -218,7 +218,7 @@ fn models() {
     let of = |at: usize| {
         let (chip, model, options) = CASES[at];
         let workload = self::model(&format!("{model} {}", options.join(" ")));
-        lines(&format!("{model} {}", options.join(" ")), (&loaded(chip, ""), &workload), Effort::Low)
+        lines(&format!("{model} {}", options.join(" ")), &loaded(chip, ""), &workload, Effort::Low)
     };
     pinned("models", &all(&of, CASES.len()));
 }
@@ -234,7 +234,7 @@ fn searched_in_full() {
     let of = |number: usize| {
         let (chip, graph) = small_pair(20_261_127, number);
         let effort = if number.is_multiple_of(4) { Effort::Thorough } else { Effort::Full };
-        lines(&format!("full {number}"), (&chip.chip(), &graph.workload()), effort)
+        lines(&format!("full {number}"), &chip.chip(), &graph.workload(), effort)
     };
     pinned("full", &all(&of, 24));
 }

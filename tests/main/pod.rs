@@ -20,7 +20,7 @@ fn megatron(system: &System) -> &Stack {
 }
 
 fn small(parallel: &str, batch: u64) -> Job {
-    small_pods::job(parallel, batch, (16, 1024))
+    small_pods::job(parallel, batch, 16, 1024)
 }
 
 fn rdusim(arguments: &[&str]) -> Output {
@@ -345,7 +345,7 @@ fn a_torus_moves_no_more_than_it_must() {
     assert_eq!(all, (least_bytes(CollectiveKind::AllReduce, 8, bytes) * 8.0).round() as u64);
     // Opposite corners of a ring of four are two hops apart, one more in the other dimension.
     let mut demand = rdusim::pod::Demand::default();
-    network.flow(&mut demand, (0, 5), 10);
+    network.flow(&mut demand, 0, 5, 10);
     assert_eq!(demand.by_level, [30]);
 }
 

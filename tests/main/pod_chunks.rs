@@ -8,7 +8,7 @@ use rdusim::pod::{Detail, Job, Memory, StackKind, System, TrainingStep, of_host,
 use crate::small_pods::{self, stack};
 
 fn job(parallel: &str, batch: u64) -> Job {
-    let job = small_pods::job(parallel, batch, (8, 4096));
+    let job = small_pods::job(parallel, batch, 8, 4096);
     Job { architecture: Architecture { tied: false, ..job.architecture }, ..job }
 }
 

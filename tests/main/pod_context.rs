@@ -11,7 +11,7 @@ fn system() -> System {
 }
 
 fn job(parallel: &str, batch: u64) -> Job {
-    small_pods::job(parallel, batch, (4, 8192))
+    small_pods::job(parallel, batch, 4, 8192)
 }
 
 fn run(system: &System, parallel: &str, batch: u64) -> TrainingStep {

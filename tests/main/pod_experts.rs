@@ -20,7 +20,7 @@ fn experts() -> Experts {
 }
 
 fn job_with(experts: Experts, parallel: &str, batch: u64) -> Job {
-    let job = small_pods::job(parallel, batch, (4, TOKENS));
+    let job = small_pods::job(parallel, batch, 4, TOKENS);
     let extras = Extras { experts: Some(experts), ..job.architecture.extras };
     let architecture = Architecture { extras, tied: false, ..job.architecture };
     Job { architecture, expert_load: ExpertLoad::Even, ..job }
@@ -87,7 +87,7 @@ fn gradients_of_experts_are_added_up_by_those_that_have_them() {
 
 #[test]
 fn one_expert_is_the_plain_model() {
-    let plain = small_pods::job("dp=2", 4, (4, TOKENS));
+    let plain = small_pods::job("dp=2", 4, 4, TOKENS);
     let plain = Job { architecture: Architecture { tied: false, ..plain.architecture }, ..plain };
     let alone = Experts { count: 1, each: 1, width: 4 * HIDDEN, every: 1, ..experts() };
     for capacity in ["1", "dropless"] {
@@ -110,7 +110,7 @@ fn memory_is_what_its_parts_add_up_to() {
     let of_expert = 2 * HIDDEN * e.width + e.width + HIDDEN;
     let [all, local] = job.stage_parts(0);
     assert_eq!(local, 2 * 2 * of_expert);
-    let plain = small_pods::job("dp=4", 8, (4, TOKENS));
+    let plain = small_pods::job("dp=4", 8, 4, TOKENS);
     let plain = Job { architecture: Architecture { tied: false, ..plain.architecture }, ..plain };
     // Two layers have a router in place of their block.
     let block = 2 * HIDDEN * 4 * HIDDEN + 4 * HIDDEN + HIDDEN;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::small_pods;
 
 fn job(parallel: &str) -> Job {
-    small_pods::job(parallel, 8, (4, 1024))
+    small_pods::job(parallel, 8, 4, 1024)
 }
 
 fn run(parallel: &str) -> TrainingStep {

@@ -11,7 +11,7 @@ use crate::small_pods::{job, stack, system};
 fn run(parallel: &str, link_gb_per_s: f64) -> TrainingStep {
     let mut system = system("dgx-a100");
     system.host.link_gb_per_s = link_gb_per_s;
-    let job = job(parallel, 16, (16, 512));
+    let job = job(parallel, 16, 16, 512);
     step(&system, stack(&system, StackKind::Flash), &job, Detail::Grouped).expect("a step")
 }
 
@@ -24,7 +24,7 @@ fn weights_come_once_a_pass_of_a_step() {
     let (each, phased) = (run(PHASED, slow), run(&format!("{PHASED},schedule=phased:1"), slow));
     assert!(phased.time.offload < each.time.offload / 4.0, "{:?} {:?}", phased.time, each.time);
     // All weights but those of the last phase and the embedding come twice, and no faster than the link.
-    let parameters = job("tp=1", 16, (16, 512)).stage_parameters(0) as f64;
+    let parameters = job("tp=1", 16, 16, 512).stage_parameters(0) as f64;
     let least = 2.0 * parameters / (slow * 1e9);
     assert!(phased.step_s > least);
     // Over a fast one nothing is waited for but the first weights and the last gradients.
@@ -50,13 +50,13 @@ fn larger_phases_hide_less_and_reading_ahead_hides_more() {
 
 #[test]
 fn memory_has_two_phases_and_the_host_the_rest() {
-    let whole = job("recompute=full", 16, (16, 512));
+    let whole = job("recompute=full", 16, 16, 512);
     let parameters = whole.stage_parameters(0);
     let (table, layer) = (whole.logits_parameters(), whole.layer_parameters());
     let table = (table, whole.embedding_parameters() - table);
     let system = system("dgx-a100");
     let of = |how: &str| {
-        let job = job(&format!("recompute=full,{how}"), 16, (16, 512));
+        let job = job(&format!("recompute=full,{how}"), 16, 16, 512);
         (of_job(&job, StackKind::Flash), of_host(&system, &job, StackKind::Flash))
     };
     let (memory, host) = of("schedule=phased:2,offload=weights+optimizer");
@@ -107,7 +107,7 @@ fn what_is_not_modelled_in_phases_is_refused() {
         ("tp=8,tp2=2,recompute=full,schedule=phased:1,offload=weights", "chips of tiles only"),
         ("recompute=full,seq_chunks=2,schedule=phased:1,offload=weights", "seq_chunks are not modelled in phases"),
     ] {
-        let found = step(&system, stack(&system, StackKind::Flash), &job(parallel, 16, (16, 512)), Detail::Grouped);
+        let found = step(&system, stack(&system, StackKind::Flash), &job(parallel, 16, 16, 512), Detail::Grouped);
         let message = found.expect_err("is refused").to_string();
         assert!(message.contains(part), "{parallel}: {message}");
     }

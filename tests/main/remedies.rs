@@ -47,7 +47,7 @@ fn what_a_remedy_changes_was_otherwise_and_makes_it_fit() {
         for parallel in decompositions {
             for micro_batch in [1, 2] {
                 let (architecture, sequence) = preset(model).expect("a preset");
-                let job = Job { architecture, sequence, micro_batch, ..small_pods::job(parallel, 64, (16, 1024)) };
+                let job = Job { architecture, sequence, micro_batch, ..small_pods::job(parallel, 64, 16, 1024) };
                 for remedy in remedies(&system, &job, StackKind::Megatron) {
                     let (fixed, changed) = with(&job, parallel, &remedy);
                     assert!(changed, "{model} with {parallel}, {micro_batch}: {remedy} is on already");

@@ -328,7 +328,7 @@ fn a_system_with_more_requests_gives_more_tokens_and_makes_users_wait() {
     };
     let run = |per_s: f64| {
         let list = drawn(&Arrivals { per_s, count: 400, prompt: 512, output: 128, seed: 3 }).expect("requests");
-        stream(&system, serving(&system), (&service, None), &list, &policy, None).expect("a run")
+        stream(&system, serving(&system), &service, None, &list, &policy, None).expect("a run")
     };
     let (calm, busy) = (run(1.0), run(30.0));
     assert!(calm.tokens as f64 / calm.end_s < busy.tokens as f64 / busy.end_s);

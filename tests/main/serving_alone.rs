@@ -16,7 +16,7 @@ fn parsed(args: &[&str]) -> Value {
 }
 
 /// Seconds of `run` in mode `fused`, and of the kernels that `pod` counts on one chip of a system with its usual stack.
-fn both((chip, system): (&str, &str), model: &str, (phase, users, tokens): Case, set: &[&str]) -> [f64; 2] {
+fn both(chip: &str, system: &str, model: &str, (phase, users, tokens): Case, set: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("model.toml");
     let file = file.to_str().expect("UTF-8");
@@ -39,7 +39,7 @@ fn both((chip, system): (&str, &str), model: &str, (phase, users, tokens): Case,
 fn check(chip: (&str, &str), models: &[&str], phases: &[Case], set: &[&str]) {
     for model in models {
         for &case in phases {
-            let [alone, served] = both(chip, model, case, set);
+            let [alone, served] = both(chip.0, chip.1, model, case, set);
             assert!((alone / served - 1.0).abs() < 1e-6, "{model} on {}, {case:?}: {alone} s and {served} s", chip.0);
         }
     }

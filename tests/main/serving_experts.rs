@@ -136,11 +136,11 @@ fn replicas_that_share_experts_out_serve_requests_together() {
         seed: 1,
         concurrency: None,
     };
-    let run = stream(&system, serving(&system), (&of, None), &list, &policy, None).expect("a run");
+    let run = stream(&system, serving(&system), &of, None, &list, &policy, None).expect("a run");
     assert_eq!((run.tokens, run.replicas.len()), (40 * 16, 4));
     assert!(run.notes.iter().any(|note| note.contains("2 replicas share experts out")), "{:?}", run.notes);
     let mixed = Policy { chunk: Some(128), ..policy };
-    assert_eq!(stream(&system, serving(&system), (&of, None), &list, &mixed, None).expect("a run").tokens, 40 * 16);
+    assert_eq!(stream(&system, serving(&system), &of, None, &list, &mixed, None).expect("a run").tokens, 40 * 16);
 }
 
 /// Seconds of a token's kernels.

@@ -354,7 +354,7 @@ fn mixed_passes_give_the_first_tokens_of_many_sooner() {
             seed: 1,
             concurrency: None,
         };
-        stream(&system, serving(&system), (&service, None), &list, &policy, None).expect("a run")
+        stream(&system, serving(&system), &service, None, &list, &policy, None).expect("a run")
     };
     let (apart, mixed) = (run(None), run(Some(512)));
     assert_eq!(apart.tokens, mixed.tokens);
@@ -376,7 +376,7 @@ fn keys_and_values_leave_room_for_the_rows_of_any_pass() {
             seed: 1,
             concurrency: None,
         };
-        stream(&system, serving(&system), (&own, of), &list, &policy, None).expect("a run").limits.kv_tokens
+        stream(&system, serving(&system), &own, of, &list, &policy, None).expect("a run").limits.kv_tokens
     };
     // A row has the residual stream twice and two widths of 14,336, of 2 bytes, a row of logits 128,256; a token's keys and values
     // take 128 KiB, those of two such models twice as many.

@@ -14,7 +14,7 @@ pub(crate) fn stack(system: &System, kind: StackKind) -> &Stack {
 }
 
 /// So many layers of GPT-2's second size, divided as `--parallel` says.
-pub(crate) fn job(parallel: &str, batch: u64, (layers, sequence): (u64, u64)) -> Job {
+pub(crate) fn job(parallel: &str, batch: u64, layers: u64, sequence: u64) -> Job {
     let (gpt, _) = preset("gpt2-medium").expect("a preset");
     let architecture = Architecture { layers, ..gpt };
     let parallel = Parallel::parse(parallel).expect("a decomposition");

@@ -29,7 +29,7 @@ fn sections(list: &[&[&str]]) -> String {
 }
 
 /// Two layers with a GELU, trained; `pinned`: the gradients in one section.
-pub(crate) fn layers((tokens, wide, narrow): (u64, u64, u64), pinned: bool) -> Workload {
+pub(crate) fn layers(tokens: u64, wide: u64, narrow: u64, pinned: bool) -> Workload {
     let mut text = format!(
         "schema = 1\nname = \"layers\"\n[dims]\ntokens = {tokens}\nwide = {wide}\nnarrow = {narrow}\n[training]\noptimizer = \"sgd\"\n"
     );
@@ -50,8 +50,11 @@ pub(crate) fn layers((tokens, wide, narrow): (u64, u64, u64), pinned: bool) -> W
 
 /// Attention with `heads` heads on `kv_heads`, trained.
 pub(crate) fn attention(
-    (batch, length, size): (u64, u64, u64),
-    (heads, kv_heads): (u64, u64),
+    batch: u64,
+    length: u64,
+    size: u64,
+    heads: u64,
+    kv_heads: u64,
     causal: bool,
     pinned: bool,
 ) -> Workload {
@@ -140,7 +143,7 @@ proptest! {
     #[test]
     fn layers_add_up(tokens in 20u64..200, wide in 20u64..150, narrow in 10u64..70, small: bool, pinned: bool) {
         let sets: &[&str] = if small { &["arch.pmu.capacity_bytes=8192"] } else { &[] };
-        let found = hold(&chip(sets), &layers((tokens, wide, narrow), pinned), Mode::Fused);
+        let found = hold(&chip(sets), &layers(tokens, wide, narrow, pinned), Mode::Fused);
         prop_assert!(small || !pinned || found.len() == 3, "{found:?}");
     }
 
@@ -154,7 +157,7 @@ proptest! {
         causal: bool,
         pinned: bool,
     ) {
-        let workload = attention((batch, length, size), (kv * group, kv), causal, pinned);
+        let workload = attention(batch, length, size, kv * group, kv, causal, pinned);
         let found = hold(&chip(&[]), &workload, Mode::Fused);
         prop_assert!(!pinned || found.len() == 4, "{found:?}");
         let of_blocks = found.iter().filter(|found| found.0 == Sums::Block).count();
@@ -169,7 +172,7 @@ proptest! {
 fn a_stage_that_ends_before_the_others_lets_them_repeat() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("arch/sn30-half.toml");
     let chip = arch::load(&path, &[]).unwrap_or_else(|error| panic!("{}", error.render(false)));
-    let workload = layers((4096, 2048, 1024), false);
+    let workload = layers(4096, 2048, 1024, false);
     let compiled = compile_measured(&chip, &workload, &[Mode::Fused]).expect("a mapping");
     let configuration = &compiled[0].configuration;
     let event = simulate(&chip, &workload, configuration, Fidelity::Event);

@@ -127,7 +127,8 @@ pub(super) fn first_reading(
     flow: FlowId,
     at: Iteration,
     all: u64,
-    (got, need): (u64, u64),
+    got: u64,
+    need: u64,
     filled_by: Option<&Agent>,
 ) -> u64 {
     let flow = &amounts.section.flows[flow];

@@ -63,8 +63,8 @@ impl<'a> Amounts<'a> {
         let mut stages = IndexVec::new();
         for (s, stage) in section.stages.iter_enumerated() {
             stages.push(match &stage.mapping {
-                Mapping::Gemm(m) => StageAmounts::Gemm(Rc::new(GemmAmounts::new(chip, &graph, tiling, s, (stage, m))?)),
-                Mapping::Simd(m) => StageAmounts::Simd(Rc::new(SimdAmounts::new(chip, &graph, tiling, s, (stage, m))?)),
+                Mapping::Gemm(m) => StageAmounts::Gemm(Rc::new(GemmAmounts::new(chip, &graph, tiling, s, stage, m)?)),
+                Mapping::Simd(m) => StageAmounts::Simd(Rc::new(SimdAmounts::new(chip, &graph, tiling, s, stage, m)?)),
             });
         }
         let slots = |off_chip: &OffChip| {

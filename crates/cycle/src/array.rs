@@ -110,7 +110,8 @@ impl Array {
     /// The PCU of a stage's lockstep group that takes and produces over these flows.
     pub(super) fn new(
         amounts: &Amounts<'_>,
-        (stage, group): (StageId, u64),
+        stage: StageId,
+        group: u64,
         [activations, weights, sums, state, merged]: [Vec<Operand>; 5],
         [results, partials]: [Vec<FlowId>; 2],
     ) -> Option<Self> {
@@ -234,7 +235,7 @@ impl Array {
         if !state.iter().chain(merged).all(|operand| operand.is_here(wires, part)) {
             return false;
         }
-        if !results.put(wires, part, self.depth, now) {
+        if !results.put(wires, part.0, part.1, self.depth, now) {
             return false;
         }
         state.iter().chain(merged).for_each(|operand| operand.take(wires, part, now));
@@ -316,7 +317,7 @@ impl Array {
     /// they are not here.
     fn feed(&mut self, amounts: &Amounts<'_>, wires: &mut Wires, now: u64) -> bool {
         let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
-        let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.k + 1));
+        let taken = self.work.flits_upto(self.issue.at, self.group, rows, self.issue.tile, self.k + 1);
         let rows = (self.row_flits + taken.0, self.row_flits_of_firing);
         let columns = (self.column_flits + taken.1, self.column_flits_of_firing);
         let here = |operands: &[Operand], part| operands.iter().all(|operand| operand.is_here(wires, part));
@@ -363,7 +364,7 @@ impl Array {
         self.out.push_back(Drain { from, vectors, cycles, cursor: self.issue, leaves, merges, opened });
         self.issued += 1;
         let rows = amounts.tiling.rows_of(self.issue.at.row_tile);
-        let taken = self.work.flits_upto(self.issue.at, self.group, rows, (self.issue.tile, self.depth_of_tile));
+        let taken = self.work.flits_upto(self.issue.at, self.group, rows, self.issue.tile, self.depth_of_tile);
         self.row_flits += taken.0;
         self.column_flits += taken.1;
         self.issue.tile += 1;

@@ -350,7 +350,8 @@ impl Control {
             reader.flow,
             at,
             reader.of_firing,
-            filled,
+            filled.0,
+            filled.1,
             slots.producers.first().map(|&g| &self.agents[g]),
         )
     }

@@ -53,7 +53,8 @@ impl GemmAmounts {
         graph: &SectionGraph<'_>,
         tiling: Tiling,
         index: StageId,
-        (stage, mapping): (&Stage, &GemmMapping),
+        stage: &Stage,
+        mapping: &GemmMapping,
     ) -> Option<Self> {
         let dtype = graph.stage_dtype(index);
         let shape = ArrayShape::new(chip, dtype, mapping.rows_on_lanes, graph.last_functions(chip, index))?;
@@ -63,7 +64,7 @@ impl GemmAmounts {
             Some(_) if keys.is_some() => Passes::ByColumnTile(tiles_of_keys(&shape, &keys?, mapping)),
             Some(form) => Passes::ByRowTile(row_tiles_of_heads(&shape, tiling, &form, mapping)),
             None if graph.sampled(index).is_some() => {
-                Passes::Sampled(SampledAmounts::new(graph, tiling, (index, stage), (mapping, &shape))?)
+                Passes::Sampled(SampledAmounts::new(graph, tiling, index, stage, mapping, &shape)?)
             }
             None => {
                 let gathering = (mapping.style == Style::Gather)
@@ -92,7 +93,7 @@ impl GemmAmounts {
             }
             Passes::ByRowTile(passes) => Cow::Borrowed(&passes[at.row_tile as usize % passes.len()]),
             Passes::Sums(sums) => Cow::Owned(sums.row_pass(&self.shape, at, rows)),
-            Passes::Sampled(sampled) => Cow::Owned(sampled.row_pass(&self.shape, (at.column_tile, group, at.row_tile))),
+            Passes::Sampled(sampled) => Cow::Owned(sampled.row_pass(&self.shape, at.column_tile, group, at.row_tile)),
         }
     }
 
@@ -131,7 +132,7 @@ impl GemmAmounts {
     /// Flits of activations and of weights that output tile `tile` of a firing over a row tile of `rows` has taken with its first
     /// `k` k-steps.
     #[inline]
-    pub(super) fn flits_upto(&self, at: Iteration, group: u64, rows: u64, (tile, k): (u64, u64)) -> (u64, u64) {
+    pub(super) fn flits_upto(&self, at: Iteration, group: u64, rows: u64, tile: u64, k: u64) -> (u64, u64) {
         if self.is_gathered {
             let gathered = &self.row_pass(at, group, rows).gathered;
             if !gathered.is_empty() {

@@ -212,7 +212,8 @@ impl<'a> Machine<'a> {
         }
         let (partials, results): (Vec<FlowId>, Vec<FlowId>) =
             out.into_iter().partition(|&flow| matches!(flows[flow].kind, FlowKind::PartialWrite { .. }));
-        let array = Array::new(&self.amounts, place, [rows, columns, sums, state, merged], [results, partials])?;
+        let array =
+            Array::new(&self.amounts, place.0, place.1, [rows, columns, sums, state, merged], [results, partials])?;
         self.units.push(Unit::Array(array));
         Some(())
     }
@@ -371,7 +372,7 @@ impl<'a> Machine<'a> {
                     if !off_chip.stream.writes {
                         s.under_way.push_back((0, moved));
                     }
-                    self.tiers[off_chip.tier.index()].ask(key, (moved, here), runs, now);
+                    self.tiers[off_chip.tier.index()].ask(key, moved, here, runs, now);
                 }
                 Order::Offer { stream, slot, got, need } => {
                     let off_chip = &self.amounts.section.streams[stream];

@@ -150,7 +150,7 @@ impl Tier {
     }
 
     /// Asks for the next `bytes` of a stream, which lie in so many runs. Of a write (`here` = 0) nothing can be served before it is there.
-    pub(super) fn ask(&mut self, key: Key, (bytes, here): (u64, u64), runs: u64, now: u64) {
+    pub(super) fn ask(&mut self, key: Key, bytes: u64, here: u64, runs: u64, now: u64) {
         let start = self.address[key.1];
         let end = start + bytes;
         self.address[key.1] = end;
@@ -228,7 +228,7 @@ impl Tier {
     }
 
     /// When a channel that is free at a time begins an access; times in cycles times `rate.bytes`.
-    fn begin(&mut self, channel: usize, entry: usize, (at, behind): (u64, u64), bytes: u64, free: u128) -> u128 {
+    fn begin(&mut self, channel: usize, entry: usize, at: u64, behind: u64, bytes: u64, free: u128) -> u128 {
         let per_cycle = u128::from(self.rate.bytes);
         let units = |milli_cycles: u64| u128::from(milli_cycles) * per_cycle / 1000;
         let (key, Transfer { is_write, run, has_runs, start, asked, .. }) = self.transfers[entry];
@@ -310,7 +310,7 @@ impl Tier {
                 let Some((nth, entry, at, bytes)) = found else { break };
                 let behind = self.on_channel(at + bytes, channel as u64);
                 let free = self.free[channel].max(u128::from(now) * per_cycle);
-                let end = self.begin(channel, entry, (at, behind), bytes, free) + self.service(bytes);
+                let end = self.begin(channel, entry, at, behind, bytes, free) + self.service(bytes);
                 self.free[channel] = end;
                 self.bytes += bytes;
                 let there = end.div_ceil(per_cycle) as u64 + self.latency;

@@ -33,8 +33,8 @@ impl Results {
     /// Puts out the results up to `part / whole` of the firing; `false` and nothing if an output FIFO of `depth` flits
     /// has no room.
     #[inline]
-    pub(super) fn put(&self, wires: &mut Wires, (part, whole): (u64, u64), depth: u64, now: u64) -> bool {
-        let upto = |i: usize| self.before[i] + part_of(self.of_firing[i], (part, whole), false);
+    pub(super) fn put(&self, wires: &mut Wires, part: u64, whole: u64, depth: u64, now: u64) -> bool {
+        let upto = |i: usize| self.before[i] + part_of(self.of_firing[i], part, whole, false);
         for (i, &flow) in self.flows.iter().enumerate() {
             let (total, given, sent) = (upto(i), wires.ready(flow), wires.sent(flow));
             // More flits at once than the FIFO holds go through an empty one.
@@ -77,7 +77,7 @@ impl Operand {
     /// Flits of all firings up to `part / whole` of this one.
     #[inline]
     fn upto(&self, part: (u64, u64)) -> u64 {
-        self.before + part_of(self.of_firing, part, true)
+        self.before + part_of(self.of_firing, part.0, part.1, true)
     }
 
     /// Whether all flits up to `part / whole` of this firing are here.
@@ -95,7 +95,7 @@ impl Operand {
 
 /// `part / whole` of so many flits, rounded up or down. Most numbers are small enough to be spared a division of 128 bits.
 #[inline]
-fn part_of(flits: u64, (part, whole): (u64, u64), up: bool) -> u64 {
+fn part_of(flits: u64, part: u64, whole: u64, up: bool) -> u64 {
     if flits == whole && whole > 0 {
         return part;
     }
@@ -119,8 +119,8 @@ mod tests {
         for (flits, part, whole, down, up) in
             [(7, 7, 7, 7, 7), (7, 2, 7, 2, 2), (10, 5, 5, 10, 10), (10, 1, 3, 3, 4), (0, 0, 0, 0, 0)]
         {
-            assert_eq!((part_of(flits, (part, whole), false), part_of(flits, (part, whole), true)), (down, up));
+            assert_eq!((part_of(flits, part, whole, false), part_of(flits, part, whole, true)), (down, up));
         }
-        assert_eq!(part_of(u64::MAX, (1, 2), true), u64::MAX / 2 + 1);
+        assert_eq!(part_of(u64::MAX, 1, 2, true), u64::MAX / 2 + 1);
     }
 }

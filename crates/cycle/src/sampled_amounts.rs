@@ -32,8 +32,10 @@ impl SampledAmounts {
     pub(super) fn new(
         graph: &SectionGraph<'_>,
         tiling: Tiling,
-        (index, stage): (StageId, &Stage),
-        (mapping, shape): (&GemmMapping, &ArrayShape),
+        index: StageId,
+        stage: &Stage,
+        mapping: &GemmMapping,
+        shape: &ArrayShape,
     ) -> Option<Self> {
         let (mask, weight) = (graph.sampled(index)?, stage.spec.weight?);
         if stage.tiles.len() as u64 != stored::column_tiles_of_weight(graph, tiling, weight) {
@@ -44,7 +46,7 @@ impl SampledAmounts {
             let k = stored::rows_of_group(None, mapping, &k, group);
             let of_row_tile = |row_tile: u64| {
                 let rows = row_tile * tiling.tile_rows..row_tile * tiling.tile_rows + tiling.rows_of(row_tile);
-                firing(mask, (mapping, shape.tile_rows), tiles, rows, k.end - k.start)
+                firing(mask, mapping, shape.tile_rows, tiles, rows, k.end - k.start)
             };
             (0..tiling.row_tiles()).map(of_row_tile).collect()
         };
@@ -58,7 +60,7 @@ impl SampledAmounts {
     }
 
     /// All that a group does on a row tile.
-    pub(super) fn row_pass(&self, shape: &ArrayShape, (column_tile, group, row_tile): (u64, u64, u64)) -> RowPass {
+    pub(super) fn row_pass(&self, shape: &ArrayShape, column_tile: u64, group: u64, row_tile: u64) -> RowPass {
         let of = &self.firings[(column_tile as usize).min(self.firings.len() - 1)];
         let Firing { tiles, depth, columns } = of[group as usize][row_tile as usize];
         RowPass::of_equal_tiles(shape, tiles, depth, columns)
@@ -68,7 +70,8 @@ impl SampledAmounts {
 /// What a list of output tiles of depth `depth` comes to on the rows `rows` of the result.
 fn firing(
     mask: &BlockMask,
-    (mapping, tile_rows): (&GemmMapping, u64),
+    mapping: &GemmMapping,
+    tile_rows: u64,
     list: &[OutputTile],
     rows: Range<u64>,
     depth: u64,
@@ -115,7 +118,7 @@ mod tests {
             };
             let tile = |&(start, end): &(u64, u64)| OutputTile { start, columns: end - start };
             let list: Vec<OutputTile> = list.iter().map(tile).collect();
-            let Firing { tiles, columns, .. } = firing(&mask, (&mapping, tile_rows), &list, rows, 50);
+            let Firing { tiles, columns, .. } = firing(&mask, &mapping, tile_rows, &list, rows, 50);
             (tiles, columns)
         };
         // Of five passes of two rows two, of four of three rows two, of one pass one.

@@ -111,7 +111,7 @@ impl Pipeline {
             }
             let done = if self.passes_on { read } else { vectors.results(read) };
             let all = if self.passes_on { vectors.all } else { vectors.all / vectors.passes };
-            if !self.results.put(wires, (done, all), self.depth, now) {
+            if !self.results.put(wires, done, all, self.depth, now) {
                 return Did::Waits;
             }
             self.inside.pop_front();

@@ -32,7 +32,8 @@ impl SimdAmounts {
         graph: &SectionGraph<'_>,
         tiling: Tiling,
         index: StageId,
-        (stage, mapping): (&Stage, &SimdMapping),
+        stage: &Stage,
+        mapping: &SimdMapping,
     ) -> Option<Self> {
         let operator = &graph.workload.operators[stage.spec.main];
         let output = &graph.workload.tensors[stage.spec.output];

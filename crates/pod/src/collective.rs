@@ -196,7 +196,7 @@ impl Builder<'_> {
     fn flows(&self, pairs: &[(u64, u64)], bytes: u64, steps: &[u64]) -> Phase {
         let mut demand = Demand::default();
         for &pair in pairs {
-            self.network.flow(&mut demand, pair, bytes);
+            self.network.flow(&mut demand, pair.0, pair.1, bytes);
         }
         Phase { demand, steps: steps.to_vec() }
     }
@@ -257,14 +257,14 @@ impl Builder<'_> {
         let bytes = self.bytes.div_ceil(trees.len() as u64);
         let mut demand = Demand::default();
         for order in trees.iter().filter(|_| has_source) {
-            self.network.flow(&mut demand, (source, order[0]), bytes);
+            self.network.flow(&mut demand, source, order[0], bytes);
         }
         for order in &trees {
             for child in 1..order.len() {
                 let (down, up) = ((order[(child - 1) / 2], order[child]), (order[child], order[(child - 1) / 2]));
-                self.network.flow(&mut demand, down, bytes);
+                self.network.flow(&mut demand, down.0, down.1, bytes);
                 if self.kind == CollectiveKind::AllReduce {
-                    self.network.flow(&mut demand, up, bytes);
+                    self.network.flow(&mut demand, up.0, up.1, bytes);
                 }
             }
         }
@@ -308,7 +308,7 @@ impl Builder<'_> {
             Algorithm::Direct | Algorithm::Ring | Algorithm::Pairwise => {
                 for (&receiver, &bytes) in group.iter().zip(to) {
                     for &from in group {
-                        self.network.flow(&mut first.demand, (from, receiver), bytes);
+                        self.network.flow(&mut first.demand, from, receiver, bytes);
                     }
                 }
                 first.steps = self.ring_steps(group, 1);
@@ -322,7 +322,7 @@ impl Builder<'_> {
                 for members in &inner {
                     for (&receiver, &bytes) in members.iter().zip(&of_place) {
                         for &from in members {
-                            self.network.flow(&mut first.demand, (from, receiver), bytes);
+                            self.network.flow(&mut first.demand, from, receiver, bytes);
                         }
                     }
                 }
@@ -331,7 +331,7 @@ impl Builder<'_> {
                 for (receivers, bytes) in inner.iter().zip(to.chunks(size)) {
                     for (at, (&receiver, &bytes)) in receivers.iter().zip(bytes).enumerate() {
                         for senders in &inner {
-                            self.network.flow(&mut second.demand, (senders[at], receiver), bytes * size as u64);
+                            self.network.flow(&mut second.demand, senders[at], receiver, bytes * size as u64);
                         }
                     }
                 }
@@ -387,7 +387,7 @@ impl Builder<'_> {
                 let x = (at as u64 / stride) % size;
                 for next in [(x + 1) % size, (x + size - 1) % size] {
                     let to = group[(at as u64 - x * stride + next * stride) as usize];
-                    self.network.flow(&mut demand, (chip, to), each);
+                    self.network.flow(&mut demand, chip, to, each);
                 }
             }
             let mut steps = vec![0; top + 1];

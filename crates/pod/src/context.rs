@@ -95,7 +95,7 @@ fn around(network: &Network<'_>, p: &Parallel, bytes: u64) -> Demand {
     let mut demand = Demand::default();
     for group in groups(p, 0) {
         for (at, &from) in group.iter().enumerate() {
-            network.flow(&mut demand, (from, group[(at + 1) % group.len()]), bytes);
+            network.flow(&mut demand, from, group[(at + 1) % group.len()], bytes);
         }
     }
     demand
@@ -107,7 +107,7 @@ fn all_to_all(network: &Network<'_>, p: &Parallel, bytes: u64) -> Demand {
     for group in groups(p, 0) {
         for &from in &group {
             for &to in group.iter().filter(|to| **to != from) {
-                network.flow(&mut demand, (from, to), bytes.div_ceil(p.cp));
+                network.flow(&mut demand, from, to, bytes.div_ceil(p.cp));
             }
         }
     }

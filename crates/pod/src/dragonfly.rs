@@ -35,7 +35,7 @@ impl Dragonfly {
     }
 
     /// The routers' links that bytes from one member to another take: router, which of its links, bytes.
-    pub(super) fn route(&self, (from, to): (u64, u64), bytes: u64, mut hop: impl FnMut(u64, Channel, u64)) {
+    pub(super) fn route(&self, from: u64, to: u64, bytes: u64, mut hop: impl FnMut(u64, Channel, u64)) {
         let (a, b) = (from / self.members, to / self.members);
         let (group_a, group_b) = (a / self.routers, b / self.routers);
         let local = |from: u64, to: u64, bytes: u64, hop: &mut dyn FnMut(u64, Channel, u64)| {
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(KIM.links_between(), 1);
         let hops = |from: u64, to: u64| {
             let mut list = Vec::new();
-            KIM.route((from, to), 10, |router, channel, bytes| list.push((router, channel, bytes)));
+            KIM.route(from, to, 10, |router, channel, bytes| list.push((router, channel, bytes)));
             list
         };
         assert_eq!(hops(0, 1), []);
@@ -106,7 +106,7 @@ mod tests {
         for of in [KIM, doubled] {
             let mut global: BTreeMap<(u64, Channel), u64> = BTreeMap::new();
             for (from, to) in (0..72).flat_map(|from| (0..72).map(move |to| (from, to))) {
-                of.route((from, to), 6, |router, channel, bytes| {
+                of.route(from, to, 6, |router, channel, bytes| {
                     if matches!(channel, Channel::Global(_)) {
                         *global.entry((router, channel)).or_default() += bytes;
                     }

@@ -3,7 +3,7 @@
 
 use super::parallel::Job;
 use super::pass::Pieces;
-use super::sharded::pass_times;
+use super::sharded::{StagePart, pass_times};
 use super::system::System;
 
 /// Joules of all chips for so many seconds, without what they do in them.
@@ -15,7 +15,7 @@ pub(super) fn static_joules(system: &System, job: &Job, seconds: f64) -> f64 {
 pub(super) fn pass_joules(job: &Job, pieces: &Pieces) -> f64 {
     let p = &job.parallel;
     let pieces = pieces.mean(p.seq_chunks);
-    let places = (0..p.pp).flat_map(|stage| (0..p.schedule.parts()).map(move |part| (stage, part)));
+    let places = (0..p.pp).flat_map(|stage| (0..p.schedule.parts()).map(move |part| StagePart { stage, part }));
     let of_a_chip: f64 = places.flat_map(|place| pass_times(job, &pieces, place)).map(|pass| pass.joules).sum();
     of_a_chip * job.passes() as f64 * (p.tp * p.replicas()) as f64
 }

@@ -5,8 +5,8 @@ use super::collective::CollectiveKind;
 use super::optimizer::gradient_parts;
 use super::parallel::Job;
 use super::pass::{Pass, Pieces};
-use super::schedule::{PassKind, Work, order};
-use super::sharded::{Piece, end_collectives, ns, pieces_of, received, tied_bytes};
+use super::schedule::{PassKind, StageOf, Work, order};
+use super::sharded::{Piece, StagePart, end_collectives, ns, pieces_of, received, tied_bytes};
 use super::stage::pieces;
 use super::system::{Stack, System};
 use super::tensor_comm::{TensorComm, tensor_comm};
@@ -135,7 +135,7 @@ impl<'s> ExecutionTraces<'s> {
         let p = &self.job.parallel;
         let (stage, replica, rank) = p.place(chip);
         let mut graph = Graph { stage, replica, rank, ..Graph::new(self, chip) };
-        for work in order(p.schedule, (stage, p.pp), self.job.micro_batches()) {
+        for work in order(p.schedule, StageOf { stage, stages: p.pp }, self.job.micro_batches()) {
             graph.pass(work);
         }
         graph.ends();
@@ -207,7 +207,8 @@ impl<'t, 's> Graph<'t, 's> {
         &mut self,
         name: &str,
         kind: CollectiveKind,
-        (bytes, role): (u64, Role),
+        bytes: u64,
+        role: Role,
         after: &[Option<u64>],
     ) -> Option<u64> {
         let group = self.of.groups.of(self.chip, role)?;
@@ -228,14 +229,14 @@ impl<'t, 's> Graph<'t, 's> {
         let job = self.of.job;
         let bytes = 2 * job.micro_batch * job.tokens() * job.architecture.hidden;
         if job.parallel.tp > 1 {
-            self.last = self.collective(name, kind, (bytes, Role::Tensor), &[self.last]).or(self.last);
+            self.last = self.collective(name, kind, bytes, Role::Tensor, &[self.last]).or(self.last);
         }
     }
 
     /// A pass of a micro-batch through a part: what it receives, its units, what it sends.
     fn pass(&mut self, work: Work) {
         let (job, p) = (self.of.job, &self.of.job.parallel);
-        let place = (self.stage, work.part);
+        let place = StagePart { stage: self.stage, part: work.part };
         if work.pass == PassKind::Update {
             return self.compute("optimizer", self.of.update[self.stage as usize]);
         }
@@ -340,7 +341,7 @@ impl<'t, 's> Graph<'t, 's> {
             } else {
                 before
             };
-            last = self.collective(what, kind, (call.bytes, role), &before).or(last);
+            last = self.collective(what, kind, call.bytes, role, &before).or(last);
         }
         last
     }
@@ -369,13 +370,13 @@ impl<'t, 's> Graph<'t, 's> {
         for (part, role) in roles.filter(|(part, _)| *part == 0 || weights[1] > 0) {
             for &kind in end_collectives(self.of.stack.kind, p) {
                 let bytes = if kind == CollectiveKind::AllGather { 2 * weights[part] } else { gradients[part] };
-                let reduced = self.collective("reduce gradients", kind, (bytes, role), &[after, before]);
+                let reduced = self.collective("reduce gradients", kind, bytes, role, &[after, before]);
                 before = reduced.or(before);
                 waits.extend(reduced);
             }
         }
         if let Some(bytes) = tied_bytes(job).filter(|_| self.stage == 0 || self.stage + 1 == p.pp) {
-            waits.extend(self.collective("reduce table", CollectiveKind::AllReduce, (bytes, Role::Table), &[after]));
+            waits.extend(self.collective("reduce table", CollectiveKind::AllReduce, bytes, Role::Table, &[after]));
         }
         if !p.schedule.updates_each() {
             let begin = self.push("update".to_owned(), Operation::Compute { micros: 0 }, waits);
@@ -386,7 +387,7 @@ impl<'t, 's> Graph<'t, 's> {
 }
 
 /// Whether a pass begins with gathering what another stage's ranks have each sent a part of.
-fn received_parts(job: &Job, graph: &Graph<'_, '_>, place: (u64, u64), is_backward: bool) -> bool {
+fn received_parts(job: &Job, graph: &Graph<'_, '_>, place: StagePart, is_backward: bool) -> bool {
     received(job, &graph.of.pieces, place)[usize::from(is_backward)].tensor_comm > 0.0
 }
 

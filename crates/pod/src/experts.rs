@@ -319,7 +319,7 @@ fn binomial(tokens: u64, chance: f64, rng: &mut Pcg64Mcg) -> u64 {
 }
 
 /// Chips of each group that shares the experts of a stage out; `holders` of those that have the same.
-pub(super) fn groups(p: &Parallel, (stage, rank): (u64, u64), holders: bool) -> Vec<Vec<u64>> {
+pub(super) fn groups(p: &Parallel, stage: u64, rank: u64, holders: bool) -> Vec<Vec<u64>> {
     let (ep, all) = (p.experts.ep, p.replicas());
     let apart = all / ep;
     // Consecutive replicas, or those that lie as far apart as there are groups.
@@ -355,7 +355,7 @@ impl ExpertComm {
             return Ok(Self::default());
         }
         let network = Network::new(system);
-        let groups: Vec<Vec<u64>> = (0..p.tp).flat_map(|rank| groups(p, (0, rank), false)).collect();
+        let groups: Vec<Vec<u64>> = (0..p.tp).flat_map(|rank| groups(p, 0, rank, false)).collect();
         let row = 2 * job.architecture.hidden;
         let members = Rows::new(job).members;
         let is_even = members.iter().all(|rows| *rows == members[0]);
@@ -488,7 +488,7 @@ mod tests {
     fn groups_and_holders_are_each_chip_once_and_cross_once() {
         for order in ["near", "far"] {
             let p = Parallel::parse(&format!("tp=2,pp=2,dp=4,cp=2,ep=4,experts={order}")).expect("a decomposition");
-            let of = |holders| groups(&p, (1, 1), holders);
+            let of = |holders| groups(&p, 1, 1, holders);
             let (shares, same) = (of(false), of(true));
             let mut all: Vec<u64> = shares.iter().flatten().copied().collect();
             all.sort_unstable();

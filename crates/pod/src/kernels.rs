@@ -10,6 +10,7 @@ use super::parallel::{Job, Parallel};
 use super::system::StackKind;
 use rdusim_base::units::Dtype;
 use rdusim_machines::gpu::{AttentionCall, KernelCall};
+use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Activation, Experts, Position};
 
 /// Kernels of a forward and a backward pass.
@@ -76,12 +77,16 @@ impl Shape {
     }
 
     fn product(m: u64, n: u64, k: u64) -> KernelCall {
-        KernelCall::Product { dtype: Dtype::Bf16, count: 1, shape: (m, n, k) }
+        KernelCall::Product { dtype: Dtype::Bf16, count: 1, shape: ProductShape { m, n, k } }
     }
 
     /// One for each head of each sequence.
     fn of_heads(&self, m: u64, n: u64, k: u64) -> KernelCall {
-        KernelCall::Product { dtype: Dtype::Bf16, count: self.sequences * self.own_heads, shape: (m, n, k) }
+        KernelCall::Product {
+            dtype: Dtype::Bf16,
+            count: self.sequences * self.own_heads,
+            shape: ProductShape { m, n, k },
+        }
     }
 
     /// Moves `bytes` for each of rows x columns elements.
@@ -173,7 +178,7 @@ fn of_product(rows: u64, n: u64, k: u64) -> [KernelCall; 3] {
 /// A layer of a part of a sequence, which is the how-manieth.
 pub(super) fn layer(job: &Job, stack: StackKind, chunk: u64) -> Passes {
     let shape = Shape::new(job);
-    around(job, (stack, chunk), &feed(job, shape.rows, shape.inner), job.layer_parameters())
+    around(job, stack, chunk, &feed(job, shape.rows, shape.inner), job.layer_parameters())
 }
 
 /// A feed-forward block of this width over so many rows, without what surrounds it.
@@ -195,7 +200,7 @@ fn columns_up(job: &Job, inner: u64) -> u64 {
 }
 
 /// A layer around a feed-forward block, and the addition of the gradients of so many parameters.
-fn around(job: &Job, (stack, chunk): (StackKind, u64), feed: &Passes, parameters: u64) -> Passes {
+fn around(job: &Job, stack: StackKind, chunk: u64, feed: &Passes, parameters: u64) -> Passes {
     let shape = Shape::new(job);
     let shape = Shape { before: chunk * shape.sequence, ..shape };
     let flash = stack == StackKind::Flash;
@@ -248,8 +253,8 @@ fn around(job: &Job, (stack, chunk): (StackKind, u64), feed: &Passes, parameters
 }
 
 /// A layer with experts without their products.
-pub(super) fn expert_layer(job: &Job, (stack, chunk): (StackKind, u64), experts: &Experts) -> Passes {
-    around(job, (stack, chunk), &expert_feed(job, experts), job.expert_layer_parameters().iter().sum())
+pub(super) fn expert_layer(job: &Job, stack: StackKind, chunk: u64, experts: &Experts) -> Passes {
+    around(job, stack, chunk, &expert_feed(job, experts), job.expert_layer_parameters().iter().sum())
 }
 
 /// The feed-forward block of a layer with experts without their products: the router and what orders tokens by expert and puts them
@@ -286,11 +291,11 @@ pub(super) fn expert_products(job: &Job, experts: &Experts, rows: &[u64], parts:
     let is_batch = job.parallel.experts.capacity != Capacity::Dropless;
     let dtype = Dtype::Bf16;
     let product = |n: u64, k: u64| match each.first() {
-        Some(&rows) if is_batch => KernelCall::Product { dtype, count, shape: (rows, n, k) },
+        Some(&rows) if is_batch => KernelCall::Product { dtype, count, shape: ProductShape { m: rows, n, k } },
         _ => KernelCall::Grouped { dtype, rows: Arc::clone(&each), shape: (n, k) },
     };
     let gradient = |n: u64, k: u64| {
-        let summed = KernelCall::Product { dtype, count, shape: (k, n, all.div_ceil(count)) };
+        let summed = KernelCall::Product { dtype, count, shape: ProductShape { m: k, n, k: all.div_ceil(count) } };
         [product(k, n), summed, Shape::stream(all, n, 2)]
     };
     // Rows from several senders are ordered by expert, and back.

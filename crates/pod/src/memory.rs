@@ -4,7 +4,7 @@ use super::experts::most_rows;
 use super::offload::RESIDENT;
 use super::optimizer::{left_out_bytes, matrices, state_parts};
 use super::parallel::{Job, Recompute, Schedule};
-use super::schedule::held;
+use super::schedule::{StageOf, held};
 use super::swapped::resident_parameters;
 use super::system::{StackKind, System};
 
@@ -77,7 +77,7 @@ fn held_of(job: &Job, stage: u64) -> u64 {
     if p.tiled.is_phased() {
         return job.micro_batches();
     }
-    held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks)
+    held(p.schedule, StageOf { stage, stages: p.pp }, job.micro_batches(), p.seq_chunks)
 }
 
 /// Memory of a stage at its peak.
@@ -179,7 +179,7 @@ fn around(job: &Job) -> u64 {
 /// Bytes of a stage's activations that wait for their backward pass while another micro-batch is computed.
 pub(super) fn waiting(job: &Job, stack: StackKind, stage: u64) -> u64 {
     let p = &job.parallel;
-    let held = held(p.schedule, (stage, p.pp), job.micro_batches(), p.seq_chunks);
+    let held = held(p.schedule, StageOf { stage, stages: p.pp }, job.micro_batches(), p.seq_chunks);
     held.saturating_sub(1).saturating_mul(waiting_of_one(job, stack, stage))
 }
 

@@ -95,7 +95,7 @@ impl<'s> Network<'s> {
     }
 
     /// Adds a flow between chips.
-    pub fn flow(&self, demand: &mut Demand, (from, to): (u64, u64), bytes: u64) {
+    pub fn flow(&self, demand: &mut Demand, from: u64, to: u64, bytes: u64) {
         let Some(at) = self.level_of(from, to) else { return };
         let (level, below) = (&self.levels[at], self.chips_below(at));
         let group = from / below / level.members;
@@ -114,13 +114,13 @@ impl<'s> Network<'s> {
                 hop(a, b);
                 1
             }
-            Topology::Ring => ring_hops((a, b), level.members, |from, forward| hop(from, u64::from(forward))),
+            Topology::Ring => ring_hops(a, b, level.members, |from, forward| hop(from, u64::from(forward))),
             Topology::Torus(sizes) => {
                 let (mut at, mut stride, mut hops) = (a, 1, 0);
                 for (dimension, &size) in sizes.iter().enumerate() {
                     let (x, y) = ((at / stride) % size, (b / stride) % size);
                     let base = at - x * stride;
-                    hops += ring_hops((x, y), size, |x, forward| {
+                    hops += ring_hops(x, y, size, |x, forward| {
                         hop(base + x * stride, 2 * dimension as u64 + u64::from(forward));
                     });
                     at = base + y * stride;
@@ -132,7 +132,7 @@ impl<'s> Network<'s> {
                 hop(a, OUT);
                 hop(b, IN);
                 let mut between = 0;
-                of.route((a, b), bytes, |router, channel, bytes| {
+                of.route(a, b, bytes, |router, channel, bytes| {
                     let port = match channel {
                         Channel::Local(peer) => ROUTERS + peer,
                         Channel::Global(link) => ROUTERS + of.routers + link,
@@ -171,7 +171,7 @@ impl<'s> Network<'s> {
 }
 
 /// The hops of the shorter way around a ring: their number.
-fn ring_hops((from, to): (u64, u64), size: u64, mut hop: impl FnMut(u64, bool)) -> u64 {
+fn ring_hops(from: u64, to: u64, size: u64, mut hop: impl FnMut(u64, bool)) -> u64 {
     let forward = (to + size - from) % size;
     let (hops, is_forward) = if 2 * forward <= size { (forward, true) } else { (size - forward, false) };
     let mut at = from;

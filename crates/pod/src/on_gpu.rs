@@ -46,7 +46,7 @@ fn on_gpu(gpu: &Gpu, stack: &Stack, job: &Job, comm: &TensorComm) -> Result<Piec
     let layers = |chunk: u64| -> Result<[PieceTime; 2], Diagnostic> {
         let plain = timer.layer(&kernels::layer(job, stack.kind, chunk), &Fed::default())?;
         let Some(experts) = job.experts() else { return Ok([plain, PieceTime::default()]) };
-        let mixed = timer.layer(&kernels::expert_layer(job, (stack.kind, chunk), &experts), &fed)?;
+        let mixed = timer.layer(&kernels::expert_layer(job, stack.kind, chunk, &experts), &fed)?;
         Ok([plain, mixed])
     };
     let first = layers(0)?;

@@ -93,7 +93,7 @@ fn on_systolic(chip: &Systolic, stack: &Stack, job: &Job) -> Result<Pieces, Diag
     Pieces::each(job, |piece| {
         let workload = workload_of(&graph::workload(job, piece)?)?;
         let outcome = systolic::run(&chip, &workload, &[Mode::Fused])?.remove(0);
-        Ok(PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome))
+        Ok(PieceTime::of_program(job, piece, stack, chip.clock_hz, &outcome))
     })
 }
 
@@ -110,7 +110,7 @@ fn on_wafer(system: &System, chip: &Wafer, stack: &Stack, job: &Job) -> Result<P
     let workload = workload_of(&graph::whole(job)?)?;
     let outcome = wafer::run(&chip, &workload, &[Mode::Fused])?.remove(0);
     let piece = Piece::Layers(job.layers_of_part());
-    let mut layers = PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome);
+    let mut layers = PieceTime::of_program(job, piece, stack, chip.clock_hz, &outcome);
     // The optimiser's step is done outside.
     layers.update = KernelCost::default();
     if job.parallel.recompute == Recompute::Full {

@@ -8,6 +8,7 @@ use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
 use rdusim_machines::gpu::{KernelCall, KernelCost, kernel_cost};
+use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Activation, Position};
 
 /// Elements of a block of 8-bit state, which has a maximum in fp32 (Dettmers et al., 2022).
@@ -146,7 +147,8 @@ fn compression(job: &Job, stage: u64) -> Vec<KernelCall> {
             let mut list = vec![stream(6.0), stream(6.0)];
             for (count, n, m) in of_stage(job, stage).into_iter().flatten() {
                 let r = rank_of(rank, n, m);
-                for shape in [(n, r, m), (m, r, n), (n, m, r)] {
+                for (m, n, k) in [(n, r, m), (m, r, n), (n, m, r)] {
+                    let shape = ProductShape { m, n, k };
                     list.push(KernelCall::Product { dtype: Dtype::Bf16, count, shape });
                 }
             }

@@ -151,7 +151,7 @@ impl PieceTime {
     }
 
     /// From an outcome of one program of such a graph, whose sections start nothing anew.
-    pub(super) fn of_program(job: &Job, (piece, stack, clock_hz): (Piece, &Stack, u64), outcome: &Outcome) -> Self {
+    pub(super) fn of_program(job: &Job, piece: Piece, stack: &Stack, clock_hz: u64, outcome: &Outcome) -> Self {
         let of = |phase: Phase| -> f64 {
             let sections = outcome.sections.iter().filter(|section| section.phase == phase);
             let cycles: u64 = sections.map(|section| section.cycles - section.launch_cycles).sum();

@@ -74,9 +74,12 @@ fn axis(p: &Parallel, shares_columns: bool) -> Vec<Vec<u64>> {
 /// # Errors
 /// No protocol of the stack's library does it.
 fn along(
-    (system, stack, p): (&System, &Stack, &Parallel),
+    system: &System,
+    stack: &Stack,
+    p: &Parallel,
     shares_columns: bool,
-    (kind, bytes): (CollectiveKind, u64),
+    kind: CollectiveKind,
+    bytes: u64,
 ) -> Result<Option<Planned>, Diagnostic> {
     let groups = axis(p, shares_columns);
     if groups.first().is_none_or(|group| group.len() < 2) {
@@ -133,15 +136,15 @@ pub(super) fn two_axes(system: &System, stack: &Stack, job: &Job) -> Result<TwoA
     let rows = 2 * job.micro_batch * job.tokens();
     let (wide, kv) = (a.query_width(), a.kv_width());
     let sum = |shares_columns: bool, columns: u64| {
-        along((system, stack, p), shares_columns, (CollectiveKind::AllReduce, rows * columns))
+        along(system, stack, p, shares_columns, CollectiveKind::AllReduce, rows * columns)
     };
     let outputs = sum(false, a.hidden / p.tiled.tp2)?;
     let qkv = sum(true, (wide + 2 * kv) / p.tp1())?;
     let attended = sum(true, wide / p.tp1())?;
     let wide = sum(true, a.feed_forward / p.tp1())?;
     let scores = 2 * job.micro_batch * job.predicted_tokens() * a.vocabulary.div_ceil(p.tp1());
-    let logits = along((system, stack, p), true, (CollectiveKind::AllReduce, scores))?;
-    let received = along((system, stack, p), false, (CollectiveKind::AllGather, rows * a.hidden / p.tiled.tp2))?;
+    let logits = along(system, stack, p, true, CollectiveKind::AllReduce, scores)?;
+    let received = along(system, stack, p, false, CollectiveKind::AllGather, rows * a.hidden / p.tiled.tp2)?;
     Ok(TwoAxes {
         forward: Sum::of(&[&qkv, &outputs, &wide, &outputs]),
         backward: Sum::of(&[&outputs, &wide, &outputs, &attended]),
@@ -157,7 +160,7 @@ pub(super) fn two_axes(system: &System, stack: &Stack, job: &Job) -> Result<TwoA
 /// No protocol of the stack's library does it.
 pub(super) fn activation_gather(system: &System, stack: &Stack, job: &Job) -> Result<f64, Diagnostic> {
     let bytes = 2 * job.micro_batch * job.tokens() * job.architecture.hidden / job.parallel.tiled.tp2;
-    let planned = along((system, stack, &job.parallel), false, (CollectiveKind::AllGather, bytes))?;
+    let planned = along(system, stack, &job.parallel, false, CollectiveKind::AllGather, bytes)?;
     Ok(planned.map_or(0.0, |planned| planned.seconds))
 }
 

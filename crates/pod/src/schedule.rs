@@ -2,6 +2,15 @@
 
 use super::parallel::Schedule;
 
+/// A stage, and how many the pipeline has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageOf {
+    /// The stage, from 0.
+    pub stage: u64,
+    /// Stages of the pipeline.
+    pub stages: u64,
+}
+
 /// What a pass computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PassKind {
@@ -27,7 +36,7 @@ pub struct Work {
 }
 
 /// The order on stage `stage` of `stages` for `micro` micro-batches.
-pub fn order(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> Vec<Work> {
+pub fn order(schedule: Schedule, StageOf { stage, stages }: StageOf, micro: u64) -> Vec<Work> {
     let forward = |micro| Work { pass: PassKind::Forward, micro, part: 0 };
     let backward = |micro| Work { pass: PassKind::Backward, micro, part: 0 };
     match schedule {
@@ -38,15 +47,15 @@ pub fn order(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> Vec
             let warm = (stages - 1 - stage).min(micro);
             alternate(micro, warm, forward, backward)
         }
-        Schedule::ZeroBubble => zero_bubble((stage, stages), micro),
-        Schedule::ZeroBubbleV => zero_bubble_v((stage, stages), micro),
+        Schedule::ZeroBubble => zero_bubble(StageOf { stage, stages }, micro),
+        Schedule::ZeroBubbleV => zero_bubble_v(StageOf { stage, stages }, micro),
         Schedule::PipeDream => {
             let warm = (stages - 1 - stage).min(micro);
             with_updates(alternate(micro, warm, forward, backward), 1)
         }
         Schedule::Interleaved(parts) => {
             let all = micro * parts;
-            let warm = warm_parts((stage, stages), micro, parts);
+            let warm = warm_parts(StageOf { stage, stages }, micro, parts);
             let at = |k: u64| (k / (stages * parts) * stages + k % stages, k % (stages * parts) / stages);
             alternate(
                 all,
@@ -60,9 +69,9 @@ pub fn order(schedule: Schedule, (stage, stages): (u64, u64), micro: u64) -> Vec
 
 /// The order of parts of sequences, `chunks` for each micro-batch: a pass's `micro` counts parts. Backward passes take the last part of a
 /// sequence first.
-pub fn in_chunks(schedule: Schedule, (stage, stages): (u64, u64), micro: u64, chunks: u64) -> Vec<Work> {
+pub fn in_chunks(schedule: Schedule, StageOf { stage, stages }: StageOf, micro: u64, chunks: u64) -> Vec<Work> {
     if chunks < 2 {
-        return order(schedule, (stage, stages), micro);
+        return order(schedule, StageOf { stage, stages }, micro);
     }
     let forward = |k| Work { pass: PassKind::Forward, micro: k, part: 0 };
     let backward =
@@ -100,7 +109,7 @@ fn alternate(all: u64, warm: u64, forward: impl Fn(u64) -> Work, backward: impl 
 
 /// 1F1B, with the gradients of weights of as many micro-batches left for later as there are stages before: all stages hold
 /// as many micro-batches as the first does in 1F1B, and (p - 1)(F + B - W) is left of its bubble (p - 1)(F + B + W).
-fn zero_bubble((stage, stages): (u64, u64), micro: u64) -> Vec<Work> {
+fn zero_bubble(StageOf { stage, stages }: StageOf, micro: u64) -> Vec<Work> {
     let of = |pass| move |micro| Work { pass, micro, part: 0 };
     let (backward, weights) = (of(PassKind::Backward), of(PassKind::Weights));
     let warm = (stages - 1 - stage).min(micro);
@@ -117,7 +126,7 @@ fn zero_bubble((stage, stages): (u64, u64), micro: u64) -> Vec<Work> {
 
 /// Two parts on each stage, the second in reverse, for passes that all take as long: every stage holds 2 p parts, as much as the first of
 /// 1F1B, and is idle until its first pass alone (Qi et al., 2023, section 6).
-fn zero_bubble_v((stage, stages): (u64, u64), micro: u64) -> Vec<Work> {
+fn zero_bubble_v(StageOf { stage, stages }: StageOf, micro: u64) -> Vec<Work> {
     let mut list: Vec<Work> = Vec::new();
     let mut next = [[0; 2]; 3];
     let mut add = |list: &mut Vec<Work>, pass: PassKind, part: u64| {
@@ -169,7 +178,7 @@ pub fn most_held(order: &[Work]) -> u64 {
 }
 
 /// The same without the order.
-pub(super) fn held(schedule: Schedule, (stage, stages): (u64, u64), micro: u64, chunks: u64) -> u64 {
+pub(super) fn held(schedule: Schedule, StageOf { stage, stages }: StageOf, micro: u64, chunks: u64) -> u64 {
     if chunks > 1 {
         return match schedule {
             Schedule::Naive => chunks,
@@ -182,13 +191,13 @@ pub(super) fn held(schedule: Schedule, (stage, stages): (u64, u64), micro: u64, 
         Schedule::GPipe => micro,
         Schedule::OneForwardOneBackward | Schedule::PipeDream | Schedule::PipeDream2Bw => (stages - stage).min(micro),
         Schedule::ZeroBubble => stages.min(micro),
-        Schedule::ZeroBubbleV => most_held(&zero_bubble_v((stage, stages), micro)),
-        Schedule::Interleaved(parts) => (warm_parts((stage, stages), micro, parts) + 1).min(micro * parts),
+        Schedule::ZeroBubbleV => most_held(&zero_bubble_v(StageOf { stage, stages }, micro)),
+        Schedule::Interleaved(parts) => (warm_parts(StageOf { stage, stages }, micro, parts) + 1).min(micro * parts),
     }
 }
 
 /// Forward passes before the first backward pass of an interleaved schedule.
-fn warm_parts((stage, stages): (u64, u64), micro: u64, parts: u64) -> u64 {
+fn warm_parts(StageOf { stage, stages }: StageOf, micro: u64, parts: u64) -> u64 {
     let all = micro * parts;
     if micro == stages { all } else { ((stages - stage - 1) * 2 + (parts - 1) * stages).min(all) }
 }
@@ -213,7 +222,7 @@ mod tests {
         for schedule in ALL {
             for (stages, micro) in [(1, 1), (2, 4), (4, 8), (4, 4)] {
                 for stage in 0..stages {
-                    let order = order(schedule, (stage, stages), micro);
+                    let order = order(schedule, StageOf { stage, stages }, micro);
                     let passes = if schedule.splits_weights() || schedule == Schedule::PipeDream { 3 } else { 2 };
                     assert_eq!(order.len() as u64, passes * micro * schedule.parts());
                     for (at, work) in order.iter().enumerate().filter(|(_, work)| work.pass == PassKind::Backward) {
@@ -234,9 +243,9 @@ mod tests {
         for schedule in ALL {
             for (stages, micro) in [(1, 1), (2, 4), (4, 8), (4, 4), (3, 9), (4, 12)] {
                 for stage in 0..stages {
-                    let counted = most_held(&order(schedule, (stage, stages), micro));
+                    let counted = most_held(&order(schedule, StageOf { stage, stages }, micro));
                     assert_eq!(
-                        held(schedule, (stage, stages), micro, 1),
+                        held(schedule, StageOf { stage, stages }, micro, 1),
                         counted,
                         "{schedule:?} {stage} of {stages}, {micro}"
                     );
@@ -250,10 +259,10 @@ mod tests {
         for schedule in [Schedule::Naive, Schedule::GPipe, Schedule::OneForwardOneBackward] {
             for (stages, micro, chunks) in [(1, 1, 2), (2, 4, 3), (4, 8, 2), (4, 1, 4), (3, 2, 8)] {
                 for stage in 0..stages {
-                    let order = in_chunks(schedule, (stage, stages), micro, chunks);
+                    let order = in_chunks(schedule, StageOf { stage, stages }, micro, chunks);
                     assert_eq!(order.len() as u64, 2 * micro * chunks);
                     assert_eq!(
-                        held(schedule, (stage, stages), micro, chunks),
+                        held(schedule, StageOf { stage, stages }, micro, chunks),
                         most_held(&order),
                         "{schedule:?} {stage}"
                     );
@@ -272,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_batch_ends_with_an_update() {
-        let order = with_updates(order(Schedule::PipeDream2Bw, (0, 2), 6), 3);
+        let order = with_updates(order(Schedule::PipeDream2Bw, StageOf { stage: 0, stages: 2 }, 6), 3);
         let updates: Vec<usize> = (0..order.len()).filter(|at| order[*at].pass == PassKind::Update).collect();
         assert_eq!(updates.len(), 2);
         assert!(updates.iter().all(|at| order[at - 1].pass == PassKind::Backward && order[at - 1].micro % 3 == 2));
@@ -280,7 +289,7 @@ mod tests {
 
     #[test]
     fn held_activations_are_the_textbook_ones() {
-        let held = |schedule, stage| most_held(&order(schedule, (stage, 4), 8));
+        let held = |schedule, stage| most_held(&order(schedule, StageOf { stage, stages: 4 }, 8));
         assert_eq!(held(Schedule::GPipe, 0), 8);
         assert_eq!([0, 1, 2, 3].map(|stage| held(Schedule::OneForwardOneBackward, stage)), [4, 3, 2, 1]);
         assert_eq!([0, 1, 2, 3].map(|stage| held(Schedule::ZeroBubbleV, stage)), [8; 4]);

@@ -12,6 +12,15 @@ use super::system::StackKind;
 use super::unit_calls::{BACKWARD, EMBEDDING, EXPERTS, LAYER, LOGITS, UnitCall, UnitCalls};
 use rdusim_base::diagnostics::Diagnostic;
 
+/// A part of a stage: one of the runs of layers that an interleaved schedule gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StagePart {
+    /// The stage, from 0.
+    pub stage: u64,
+    /// The part, from 0.
+    pub part: u64,
+}
+
 /// What a part of a stage is made of: so many equal units of a kind, and the time of all of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
@@ -26,7 +35,7 @@ pub(super) fn ns(seconds: f64) -> u64 {
 }
 
 /// The pieces of a part of a stage in the order of a forward pass.
-pub(super) fn pieces_of(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> Vec<Piece> {
+pub(super) fn pieces_of(job: &Job, pieces: &Pieces, StagePart { stage, part }: StagePart) -> Vec<Piece> {
     let p = &job.parallel;
     let mut list = Vec::new();
     match job.mixed_layers() {
@@ -79,7 +88,7 @@ pub(super) fn has_tied_table(job: &Job) -> bool {
 }
 
 /// What the forward and the backward pass of a part of a stage take first: gathering what other stages have sent.
-pub(super) fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) -> [Pass; 2] {
+pub(super) fn received(job: &Job, pieces: &Pieces, StagePart { stage, part }: StagePart) -> [Pass; 2] {
     let p = &job.parallel;
     let (last, is_last) = (stage + 1 == p.pp, part + 1 == p.schedule.parts());
     let first = stage == 0 && part == 0;
@@ -95,11 +104,11 @@ pub(super) fn received(job: &Job, pieces: &Pieces, (stage, part): (u64, u64)) ->
 }
 
 /// Forward pass, backward pass and pass for gradients of weights of a part of a stage.
-pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Pass; 3] {
+pub(super) fn pass_times(job: &Job, pieces: &Pieces, place: StagePart) -> [Pass; 3] {
     let [forward, backward] = received(job, pieces, place);
     let mut sum = [forward, backward, Pass::default()];
     for Piece { kind, time, .. } in pieces_of(job, pieces, place) {
-        let share = if kind == LAYER { job.time_share(place.0, pieces.attention) } else { 1.0 };
+        let share = if kind == LAYER { job.time_share(place.stage, pieces.attention) } else { 1.0 };
         let own = [time.forward, time.backward, time.weights].map(|pass| pass.scaled(share));
         sum = [0, 1, 2].map(|at| sum[at].plus(own[at]));
     }
@@ -124,7 +133,7 @@ pub(super) fn passes(job: &Job, pieces: &Pieces, stage: u64, update_ns: u64) -> 
     // A stage has several parts, or a sequence has.
     for (part, chunk) in (0..p.schedule.parts()).flat_map(|part| (0..chunks).map(move |chunk| (part, chunk))) {
         let pieces = &pieces.of_chunk(chunk, chunks);
-        let place = (stage, part);
+        let place = StagePart { stage, part };
         all.update.push(whole(update_ns));
         let [forward, backward, weights] = if p.shards_passes() {
             unit_passes(job, pieces, place)
@@ -139,7 +148,7 @@ pub(super) fn passes(job: &Job, pieces: &Pieces, stage: u64, update_ns: u64) -> 
 }
 
 /// Passes of a part in units, of which each has its gathers and scatters.
-fn unit_passes(job: &Job, pieces: &Pieces, place: (u64, u64)) -> [Vec<Unit>; 3] {
+fn unit_passes(job: &Job, pieces: &Pieces, place: StagePart) -> [Vec<Unit>; 3] {
     let p = &job.parallel;
     let (mut forward, mut backward, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for Piece { kind, time, count } in pieces_of(job, pieces, place) {

@@ -78,7 +78,7 @@ impl Stragglers {
     }
 
     /// What the slowest chip makes of a step of so many seconds, of which it computes some.
-    pub fn of_step(&self, chips: u64, (step_s, computing_s): (f64, f64)) -> Slowest {
+    pub fn of_step(&self, chips: u64, step_s: f64, computing_s: f64) -> Slowest {
         let slower = self.slowest(chips);
         Slowest { slower, step_s: step_s + slower.max(0.0) * computing_s }
     }

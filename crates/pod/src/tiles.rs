@@ -132,7 +132,7 @@ fn all(chip: &Bsp, stack: &Stack, job: &Job) -> Result<Pieces, Diagnostic> {
 
 fn of_piece(chip: &Bsp, stack: &Stack, job: &Job, piece: Piece) -> Result<PieceTime, Diagnostic> {
     let outcome = bsp::run(chip, &graph_of(job, piece)?, &[Mode::Fused])?.remove(0);
-    Ok(PieceTime::of_program(job, (piece, stack, chip.clock_hz), &outcome))
+    Ok(PieceTime::of_program(job, piece, stack, chip.clock_hz, &outcome))
 }
 
 /// Times of one layer, the embedding and the logits that no stage goes below: of tiles whose memory holds everything, so that nothing is

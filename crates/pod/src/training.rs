@@ -14,8 +14,8 @@ use super::optimizer::{gradient_parts, notes as optimizer_notes, state_parts, up
 use super::parallel::{Job, Schedule};
 use super::pass::{Pass, Pieces};
 use super::phased;
-use super::schedule::{Work, in_chunks, with_updates};
-use super::sharded::{self, Sharers, ns, pass_times};
+use super::schedule::{StageOf, Work, in_chunks, with_updates};
+use super::sharded::{self, Sharers, StagePart, ns, pass_times};
 use super::stage::pieces;
 use super::stragglers::Slowest;
 use super::system::{Stack, System};
@@ -111,7 +111,7 @@ pub fn step(system: &System, stack: &Stack, job: &Job, detail: Detail) -> Result
     member(&system.chip).check_keys(job)?;
     let comm = tensor_comm(system, stack, job)?;
     let pieces = pieces(system, stack, job, &comm)?;
-    step_of(system, stack, job, detail, (&comm, pieces))
+    step_of(system, stack, job, detail, &comm, &pieces)
 }
 
 /// A step whose passes are known.
@@ -123,7 +123,8 @@ pub(super) fn step_of(
     stack: &Stack,
     job: &Job,
     detail: Detail,
-    (comm, pieces): (&TensorComm, Pieces),
+    comm: &TensorComm,
+    pieces: &Pieces,
 ) -> Result<TrainingStep, Diagnostic> {
     let builder = Builder { system, stack, job, pieces, network: Network::new(system) };
     let run = |micro: u64| -> Result<(Simulated, Vec<u64>), Diagnostic> {
@@ -185,19 +186,20 @@ pub(super) fn update_seconds(
     pieces: &Pieces,
     stage: u64,
 ) -> Result<f64, Diagnostic> {
-    let builder = Builder { system, stack, job, pieces: *pieces, network: Network::new(system) };
+    let builder = Builder { system, stack, job, pieces, network: Network::new(system) };
     Ok(builder.optimizer(stage, builder.optimizer_share())?.seconds + builder.offload(stage)?)
 }
 
 /// Seconds that a transfer of a micro-batch from each stage to the next takes at least.
 pub(super) fn hops(system: &System, stack: &Stack, job: &Job) -> Vec<f64> {
     let p = &job.parallel;
-    let builder = Builder { system, stack, job, pieces: Pieces::default(), network: Network::new(system) };
+    let none = Pieces::default();
+    let builder = Builder { system, stack, job, pieces: &none, network: Network::new(system) };
     let chips: Vec<(u64, u64)> =
         (0..p.replicas()).flat_map(|replica| (0..p.tp).map(move |rank| (replica, rank))).collect();
     let message_us = system.levels.iter().map(|level| level.message_us).fold(f64::INFINITY, f64::min);
     let hop = |stage: u64| {
-        let demand = builder.transfer((stage, (stage + 1) % p.pp), &chips);
+        let demand = builder.transfer(stage, (stage + 1) % p.pp, &chips);
         if demand.is_empty() { 0.0 } else { message_us / 1e6 + builder.network.seconds(&demand) }
     };
     (0..p.pp).map(hop).collect()
@@ -214,7 +216,7 @@ struct Builder<'s> {
     system: &'s System,
     stack: &'s Stack,
     job: &'s Job,
-    pieces: Pieces,
+    pieces: &'s Pieces,
     network: Network<'s>,
 }
 
@@ -249,7 +251,7 @@ impl Builder<'_> {
 
     /// The optimiser's step of a stage on a chip, if `share` chips share its weights out.
     fn optimizer(&self, stage: u64, share: f64) -> Result<KernelCost, Diagnostic> {
-        let (p, of) = (&self.job.parallel, &self.pieces);
+        let (p, of) = (&self.job.parallel, self.pieces);
         let Some(gpu) = self.system.chip.gpu() else {
             let parts = p.schedule.parts() as f64;
             let layers = of.layers.scaled(self.job.layers_share(stage)).plus(of.expert_layers);
@@ -277,7 +279,7 @@ impl Builder<'_> {
         let updates = if p.schedule.updates_each() { job.micro_batches() } else { 1 };
         let of_stage = |stage| self.optimizer(stage, self.optimizer_share()).map_or(0.0, |cost| cost.joules);
         let updates = (0..p.pp).map(of_stage).sum::<f64>() * (p.tp * p.replicas() * updates) as f64;
-        pass_joules(job, &self.pieces) + updates + static_joules(self.system, job, step_s)
+        pass_joules(job, self.pieces) + updates + static_joules(self.system, job, step_s)
     }
 
     /// Seconds that the optimiser's step takes longer if its state lies with the host: 12 bytes a parameter come over the
@@ -297,11 +299,11 @@ impl Builder<'_> {
     }
 
     /// The demand of transfers of all chips of a stage, or of one of them, to the next stage or the one before.
-    fn transfer(&self, (from, to): (u64, u64), chips: &[(u64, u64)]) -> Demand {
+    fn transfer(&self, from: u64, to: u64, chips: &[(u64, u64)]) -> Demand {
         let (p, bytes) = (&self.job.parallel, transfer_bytes(self.job, self.stack));
         let mut demand = Demand::default();
         for &(replica, rank) in chips {
-            self.network.flow(&mut demand, (p.chip(from, replica, rank), p.chip(to, replica, rank)), bytes);
+            self.network.flow(&mut demand, p.chip(from, replica, rank), p.chip(to, replica, rank), bytes);
         }
         demand
     }
@@ -320,7 +322,7 @@ impl Builder<'_> {
         let (mut actors, mut streams) = (Vec::new(), Vec::new());
         for stage in 0..p.pp {
             let update_ns = ns(self.optimizer(stage, self.optimizer_share())?.seconds) + ns(self.offload(stage)?);
-            let passes = sharded::passes(self.job, &self.pieces, stage, update_ns);
+            let passes = sharded::passes(self.job, self.pieces, stage, update_ns);
             // With an update after every micro-batch none is left for the end.
             let optimizer_ns = if p.schedule.never_drains() { 0 } else { update_ns };
             let (next, previous) = ((stage + 1) % p.pp, (stage + p.pp - 1) % p.pp);
@@ -330,8 +332,8 @@ impl Builder<'_> {
                     passes: passes.clone(),
                     gathers: None,
                     scatters: None,
-                    next: (next as usize * per_stage + at, self.transfer((stage, next), chips)),
-                    previous: (previous as usize * per_stage + at, self.transfer((stage, previous), chips)),
+                    next: (next as usize * per_stage + at, self.transfer(stage, next, chips)),
+                    previous: (previous as usize * per_stage + at, self.transfer(stage, previous, chips)),
                     is_first: stage == 0,
                     is_last: stage + 1 == p.pp,
                     optimizer_ns,
@@ -379,7 +381,7 @@ impl Builder<'_> {
         let p = &self.job.parallel;
         // In phases all micro-batches have gone forward before the first goes back.
         let schedule = if p.tiled.is_phased() { Schedule::GPipe } else { p.schedule };
-        let order = in_chunks(schedule, (stage, p.pp), micro, p.seq_chunks);
+        let order = in_chunks(schedule, StageOf { stage, stages: p.pp }, micro, p.seq_chunks);
         if p.schedule == Schedule::PipeDream2Bw { with_updates(order, self.job.micro_batches()) } else { order }
     }
 
@@ -404,7 +406,7 @@ impl Builder<'_> {
 
     /// Those of each of these tensor ranks of a stage that have the same experts.
     fn holders(&self, stage: u64, ranks: &[u64]) -> Vec<Vec<u64>> {
-        ranks.iter().flat_map(|&rank| experts::groups(&self.job.parallel, (stage, rank), true)).collect()
+        ranks.iter().flat_map(|&rank| experts::groups(&self.job.parallel, stage, rank, true)).collect()
     }
 
     /// Reductions of gradients over the replicas, and of the token table between the stages that have it; bytes by level.
@@ -455,7 +457,7 @@ impl Builder<'_> {
         let stage = actor / (simulated.spent.len() / p.pp as usize).max(1);
         let mut all = Pass::default();
         for part in 0..p.schedule.parts() {
-            for pass in pass_times(job, &self.pieces.mean(p.seq_chunks), (stage as u64, part)) {
+            for pass in pass_times(job, &self.pieces.mean(p.seq_chunks), StagePart { stage: stage as u64, part }) {
                 all = all.plus(pass.times(job.passes()));
             }
         }

@@ -8,6 +8,7 @@ use rdusim_graph::arch::{AnyChip, Bsp, Chip, Quality, Systolic};
 use rdusim_graph::workload::Builder;
 use rdusim_machines::bsp;
 use rdusim_machines::gpu::{self, Case};
+use rdusim_machines::kernels::ProductShape;
 use rdusim_machines::systolic;
 use rdusim_pod::System;
 
@@ -342,7 +343,7 @@ fn on_bsp(chip: &Bsp, case: &Case) -> Result<Times, Diagnostic> {
         let title = format!("{} is a chip of kind \"bsp\": attention and experts are not measured on it", chip.name);
         return Err(Diagnostic::new(title).with_help("columns m, n, k are those of a product"));
     };
-    Ok(Times { simulated: bsp::gemm_seconds(chip, dtype, (m, n, k))?, serial: None, ideal: None })
+    Ok(Times { simulated: bsp::gemm_seconds(chip, dtype, ProductShape { m, n, k })?, serial: None, ideal: None })
 }
 
 fn on_systolic(chip: &Systolic, case: &Case) -> Result<Times, Diagnostic> {
@@ -351,5 +352,5 @@ fn on_systolic(chip: &Systolic, case: &Case) -> Result<Times, Diagnostic> {
             format!("{} is a chip of kind \"systolic\": only products are compared with measurements", chip.name);
         return Err(Diagnostic::new(title).with_help("columns m, n, k are those of a product"));
     };
-    Ok(Times { simulated: systolic::gemm_seconds(chip, dtype, (m, n, k))?, serial: None, ideal: None })
+    Ok(Times { simulated: systolic::gemm_seconds(chip, dtype, ProductShape { m, n, k })?, serial: None, ideal: None })
 }

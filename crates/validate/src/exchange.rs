@@ -5,6 +5,7 @@ use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Bsp;
 use rdusim_machines::bsp::{self, ExchangeCase, Pattern, Place};
+use rdusim_machines::kernels::ProductShape;
 
 use super::line::Line;
 
@@ -91,7 +92,7 @@ fn best_square(line: &Line, chip: &Bsp, metric: &str) -> Result<f64, Diagnostic>
     let dtype = if metric.contains("fp32") { Dtype::Fp32 } else { Dtype::Fp16 };
     let most = line.text("tiles_or_transfers").parse::<u64>().ok().filter(|n| *n > 0).unwrap_or(SQUARE_MOST);
     let rate = |n: u64| {
-        let seconds = bsp::gemm_seconds(chip, dtype, (n, n, n)).ok()?;
+        let seconds = bsp::gemm_seconds(chip, dtype, ProductShape { m: n, n, k: n }).ok()?;
         Some(2.0 * (n * n * n) as f64 / seconds)
     };
     let sizes = (1..=most.min(SQUARE_MOST) / SQUARE_STEP).map(|step| step * SQUARE_STEP);

@@ -90,7 +90,9 @@ pub(super) fn finish<'v>(
     workload: &Workload,
     spec: &StageSpec,
     sums: &[f64],
-    (row, column, columns): (u64, u64, usize),
+    row: u64,
+    column: u64,
+    columns: usize,
     vector: impl Fn(TensorId) -> Option<&'v Matrix>,
 ) -> Vec<f64> {
     let main = &workload.operators[spec.main];
@@ -158,7 +160,8 @@ pub(super) fn simd<'v>(
     workload: &Workload,
     spec: &StageSpec,
     operands: &[Matrix],
-    (row, column): (u64, u64),
+    row: u64,
+    column: u64,
     argument: impl Fn(TensorId) -> Option<&'v Matrix>,
 ) -> Matrix {
     let operator = &workload.operators[spec.main];

@@ -78,7 +78,7 @@ fn expand(matrix: &mut Matrix, packed: &Packed, dtype: Dtype) {
         let (depth, all) = (size(packed.depth, along), rows * matrix.columns);
         // A scale for all of the part, or for each group of the depth of each head and column.
         let Some(group) = packed.group else {
-            expand_group(matrix, (packed, dtype), &|n| (first_row + n / columns, n % columns), all);
+            expand_group(matrix, packed, dtype, &|n| (first_row + n / columns, n % columns), all);
             continue;
         };
         let group = size(group, depth);
@@ -86,7 +86,7 @@ fn expand(matrix: &mut Matrix, packed: &Packed, dtype: Dtype) {
             for head in (0..along).step_by(depth) {
                 let end = along.min(head + depth);
                 for first in (head..end).step_by(group) {
-                    expand_group(matrix, (packed, dtype), &|n| place(first + n, other), group.min(end - first));
+                    expand_group(matrix, packed, dtype, &|n| place(first + n, other), group.min(end - first));
                 }
             }
         }
@@ -96,7 +96,8 @@ fn expand(matrix: &mut Matrix, packed: &Packed, dtype: Dtype) {
 /// The same for `count` elements that share a scale.
 fn expand_group(
     matrix: &mut Matrix,
-    (packed, dtype): (&Packed, Dtype),
+    packed: &Packed,
+    dtype: Dtype,
     place: &dyn Fn(usize) -> (usize, usize),
     count: usize,
 ) {

@@ -15,12 +15,25 @@ use super::fault::Fault;
 use super::flow_share::part_columns;
 use super::inbox::{Incoming, Operand};
 use super::keys;
+use super::layout::ArrayPlace;
 use super::machine::Machine;
 use super::made::Made;
 use super::matrix::Matrix;
 use super::meaning::Causal;
 use super::recurrent_functions;
 use super::wires::Unit;
+
+/// What one PCU does when its group fires.
+#[derive(Clone, Copy)]
+pub(super) struct Firing {
+    pub actor: usize,
+    pub stage: StageId,
+    pub group: u64,
+    /// The PCU's place in its group.
+    pub place: ArrayPlace,
+    pub pcu: PcuId,
+    pub at: Iteration,
+}
 
 impl Machine<'_> {
     /// Feeds, computes, and sends results or partial sums.
@@ -54,15 +67,16 @@ impl Machine<'_> {
         for (i, q) in (0..pm).flat_map(|i| (0..wide).map(move |q| (i, q))) {
             // A chain's results leave from its last PCU.
             let pcu = s.pcu(group, i, q * chain + chain - 1);
+            let firing = Firing { actor, stage, group, place: ArrayPlace { row_slice: i, column: q }, pcu, at };
             let sums = match s.mapping {
                 Mapping::Gemm(_) if s.spec.sums.is_some() => {
-                    let mut made = self.add_up(actor, stage, (i, q), pcu, at, !first_column_tile)?;
+                    let mut made = self.add_up(firing, !first_column_tile)?;
                     // What the step in the tail reads lies behind the sums.
-                    made.values.extend(self.state_of(actor, stage, (i, q), pcu, at).filter(|_| emits).transpose()?);
+                    made.values.extend(self.state_of(firing).filter(|_| emits).transpose()?);
                     made
                 }
-                Mapping::Gemm(_) => self.gemm(actor, stage, (group, i, q), pcu, at, first_column_tile)?,
-                Mapping::Simd(_) => self.simd(actor, stage, (i, q), pcu, at)?,
+                Mapping::Gemm(_) => self.gemm(firing, first_column_tile)?,
+                Mapping::Simd(_) => self.simd(firing)?,
             };
             made.push((pcu, sums));
         }
@@ -173,7 +187,8 @@ impl Machine<'_> {
         actor: usize,
         pcu: PcuId,
         operand: Operand,
-        (rows, columns): (u64, u64),
+        rows: u64,
+        columns: u64,
         name: &str,
     ) -> Result<Matrix, Fault> {
         let mut matrix = Matrix::unwritten(rows as usize, columns as usize);
@@ -191,15 +206,8 @@ impl Machine<'_> {
         Ok(matrix)
     }
 
-    fn gemm(
-        &self,
-        actor: usize,
-        stage: StageId,
-        (group, i, q): (u64, u64, u64),
-        pcu: PcuId,
-        at: Iteration,
-        first_column_tile: bool,
-    ) -> Result<Made, Fault> {
+    fn gemm(&self, firing: Firing, first_column_tile: bool) -> Result<Made, Fault> {
+        let Firing { actor, stage, group, place: ArrayPlace { row_slice: i, column: q }, pcu, at } = firing;
         let s = &self.section.stages[stage];
         let rows = self.layout.work[stage].slice_rows(self.layout.tiling.rows_of(at.row_tile), i);
         let slice = group * s.group_width() + q;
@@ -213,16 +221,16 @@ impl Machine<'_> {
         let width = self.layout.columns_given(stage, at.column_tile, stream + s.mapping.k_slice(group));
         let quoted = |tensor| format!("`{}`", self.tensor_name(tensor));
         let shape = (count, width.end - width.start);
-        let activations = self.operand(actor, pcu, Operand::Activation(0), shape, &quoted(input))?;
+        let activations = self.operand(actor, pcu, Operand::Activation(0), shape.0, shape.1, &quoted(input))?;
         let weights = match s.spec.sequence {
-            Some(read) => self.second_operand(actor, (stage, slice, pcu), at, read, &quoted(weight))?,
-            None => self.operand(actor, pcu, Operand::Weights, (1, index.values as u64), &quoted(weight))?,
+            Some(read) => self.second_operand(firing, slice, read, &quoted(weight))?,
+            None => self.operand(actor, pcu, Operand::Weights, 1, index.values as u64, &quoted(weight))?,
         };
         let mut partials = if first_column_tile {
             None
         } else {
             let name = format!("partial sums of {}", quoted(s.spec.output));
-            Some(self.operand(actor, pcu, Operand::Partials, (1, count * index.columns()), &name)?)
+            Some(self.operand(actor, pcu, Operand::Partials, 1, count * index.columns(), &name)?)
         };
         let rescales = self.layout.rescales(stage);
         let statistics = if rescales { self.statistics_of(stage, at, &activations, index) } else { Vec::new() };
@@ -243,7 +251,7 @@ impl Machine<'_> {
         if merges(s, group, self.layout.schedule, at) {
             for other in s.mapping.reduction().before(s.mapping.k_slice(group), s.mapping.pk()) {
                 let name = format!("sums of K slice {other} of {}", quoted(s.spec.output));
-                let merged = self.operand(actor, pcu, Operand::Merged(other), (1, sums.len() as u64), &name)?;
+                let merged = self.operand(actor, pcu, Operand::Merged(other), 1, sums.len() as u64, &name)?;
                 compute::add(dtype, &mut sums, &merged.values);
             }
         }
@@ -263,7 +271,8 @@ impl Machine<'_> {
         Ok(Made { rows, columns, values })
     }
 
-    fn simd(&self, actor: usize, stage: StageId, (i, j): (u64, u64), pcu: PcuId, at: Iteration) -> Result<Made, Fault> {
+    fn simd(&self, firing: Firing) -> Result<Made, Fault> {
+        let Firing { actor, stage, place: ArrayPlace { row_slice: i, column: j }, pcu, at, .. } = firing;
         let s = &self.section.stages[stage];
         let work = &self.layout.work[stage];
         let rows = work.slice_rows(self.layout.tiling.rows_of(at.row_tile), i);
@@ -273,7 +282,7 @@ impl Machine<'_> {
             let given = self.part_of(stage, tensor, at, j);
             let shape = (rows.end - rows.start, given.end - given.start);
             let name = format!("`{}`", self.tensor_name(tensor));
-            operands.push(self.operand(actor, pcu, Operand::Activation(n), shape, &name)?);
+            operands.push(self.operand(actor, pcu, Operand::Activation(n), shape.0, shape.1, &name)?);
         }
         let first = self.layout.columns(s.spec.output, at.column_tile).start;
         let run = first + columns.start..first + columns.end;
@@ -291,7 +300,7 @@ impl Machine<'_> {
             });
         }
         let simd = |operands: &[Matrix], column| {
-            compute::simd(self.layout.workload, &s.spec, operands, (first_row, column), argument)
+            compute::simd(self.layout.workload, &s.spec, operands, first_row, column, argument)
         };
         let runs = self.layout.runs_in_tensor(s.spec.output, at.column_tile, &run);
         let [(0, whole)] = runs.as_slice() else {
@@ -339,7 +348,7 @@ impl Machine<'_> {
             let column = columns.first().map_or(run.start, |(_, columns)| columns.start);
             let place = (first_row + made.rows.start, column, m.columns);
             let values = if is_gemm {
-                compute::finish(self.layout.workload, spec, &m.values, place, argument)
+                compute::finish(self.layout.workload, spec, &m.values, place.0, place.1, place.2, argument)
             } else {
                 m.values.clone()
             };
@@ -356,9 +365,9 @@ impl Machine<'_> {
             let Some(end) = self.section.flows[f].writes else { continue };
             let Some(Unit::Pcu(source)) = self.traces[f].source else { continue };
             let buffer = &self.section.buffers[end.buffer];
-            if let BufferRole::Weight { stage: reader, .. } = buffer.spec.role {
+            if let BufferRole::Weight { .. } = buffer.spec.role {
                 for (_, made, values) in results.iter().filter(|(pcu, ..)| *pcu == source) {
-                    self.emit_second(actor, f, (end, reader), at, (made, values))?;
+                    self.emit_second(actor, f, end, at, made, values)?;
                 }
                 continue;
             }

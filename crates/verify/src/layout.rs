@@ -19,6 +19,13 @@ use super::matrix::{Kept, Matrix};
 use super::weights::{self, Element, SlotIndex, TileIndex};
 use super::windows::Held;
 
+/// A unit of an array of units: its slice of the rows, and its column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArrayPlace {
+    pub row_slice: u64,
+    pub column: u64,
+}
+
 /// Runs of windows whose pixels are kept in mind.
 const MOST_HELD: usize = 64;
 
@@ -48,7 +55,11 @@ pub(super) struct Layout<'a> {
 }
 
 /// Rows of the result, and columns of each of its heads side by side, that a PCU makes in a column tile.
-pub(super) fn part_of_sums(reducer: &Reducer, column_tile: u64, (i, q): (u64, u64)) -> (u64, u64) {
+pub(super) fn part_of_sums(
+    reducer: &Reducer,
+    column_tile: u64,
+    ArrayPlace { row_slice: i, column: q }: ArrayPlace,
+) -> (u64, u64) {
     let (rows, columns, heads) =
         (reducer.rows_of(column_tile, i), reducer.columns_of(column_tile, q), reducer.heads_of(q));
     (rows.end - rows.start, (columns.end - columns.start) * (heads.end - heads.start))
@@ -63,7 +74,7 @@ impl<'a> Layout<'a> {
         };
         let (schedule, tiling) = (&*section.schedule, section.schedule.tiling());
         let work = |(s, stage): (StageId, &rdusim_program::Stage)| {
-            StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles))
+            StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work, &stage.tiles)
         };
         let work: IndexVec<StageId, StageWork> = section.stages.iter_enumerated().map(work).collect();
         let heads = section.stages.ids().map(|stage| graph.heads_tiles(tiling.tiled_axis, stage)).collect();
@@ -122,7 +133,7 @@ impl<'a> Layout<'a> {
                 }
                 let k = self.k_rows(stage, column_tile as u64, group as u64);
                 for q in 0..m.multicast_width {
-                    slots.push(weights::index((tensor, &kept), list, k.clone(), q, m.multicast_width));
+                    slots.push(weights::index(tensor, &kept, list, k.clone(), q, m.multicast_width));
                 }
                 // All PCUs of the lockstep group step through the same K rows.
                 let steps = |tile: &TileIndex| tile.steps.len() as u64;
@@ -225,12 +236,14 @@ impl<'a> Layout<'a> {
     pub(super) fn place_in(
         &self,
         tensor: TensorId,
-        (stage, at): (StageId, Iteration),
-        pcu: (u64, u64),
-        (row, column): (u64, u64),
+        stage: StageId,
+        at: Iteration,
+        pcu: ArrayPlace,
+        row: u64,
+        column: u64,
     ) -> (u64, u64) {
         let (columns, word) = self.columns_of_sums(tensor);
-        let (row, of_sums) = self.place_of_sum(stage, at, pcu, (row, column / columns * word));
+        let (row, of_sums) = self.place_of_sum(stage, at, pcu, row, column / columns * word);
         (row, of_sums / word * columns + column % columns)
     }
 
@@ -240,8 +253,9 @@ impl<'a> Layout<'a> {
         &self,
         stage: StageId,
         at: Iteration,
-        (i, q): (u64, u64),
-        (row, column): (u64, u64),
+        ArrayPlace { row_slice: i, column: q }: ArrayPlace,
+        row: u64,
+        column: u64,
     ) -> (u64, u64) {
         let Some(reducer) = self.work[stage].reducer() else { return (row, column) };
         let (rows, columns, heads) =
@@ -294,7 +308,8 @@ impl<'a> Layout<'a> {
             && let Some(reducer) = self.work[stage].reducer()
         {
             let wide = self.section.stages[stage].group_width();
-            let (m, n) = part_of_sums(reducer, at.column_tile, (slice / wide, slice % wide));
+            let (m, n) =
+                part_of_sums(reducer, at.column_tile, ArrayPlace { row_slice: slice / wide, column: slice % wide });
             return match buffer.spec.role {
                 BufferRole::Output { tensor, .. } | BufferRole::State { tensor, .. } => {
                     let (columns, word) = self.columns_of_sums(tensor);

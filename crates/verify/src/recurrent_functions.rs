@@ -41,7 +41,7 @@ pub(super) fn pipeline(workload: &Workload, operator: &Operator, given: &Given<'
             if at == 0 {
                 state.clear();
             }
-            carried(workload, operator, given, (&x, &y), at as usize, state)
+            carried(workload, operator, given, &x, &y, at as usize, state)
         } else {
             independent(workload, operator, given, &x, &y)
         };
@@ -107,7 +107,8 @@ fn carried(
     workload: &Workload,
     operator: &Operator,
     given: &Given<'_>,
-    (x, y): (&[f32], &[f32]),
+    x: &[f32],
+    y: &[f32],
     at: usize,
     state: &mut Vec<f32>,
 ) -> Vec<f32> {

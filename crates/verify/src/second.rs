@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use rdusim_program::{BufferId, BufferRole, FlowEnd, FlowId, Iteration, LoopLevel, PcuId, SequenceRead, StageId};
+use rdusim_program::{BufferId, BufferRole, FlowEnd, FlowId, Iteration, LoopLevel, SequenceRead};
 
 use super::actors::Kind;
 use super::block::{Block, write};
 use super::fault::Fault;
 use super::flow_share::part_columns;
+use super::group::Firing;
 use super::inbox::Operand;
 use super::machine::Machine;
 use super::made::Made;
@@ -31,10 +32,14 @@ impl Machine<'_> {
         &mut self,
         actor: usize,
         flow: FlowId,
-        (end, reader): (FlowEnd, StageId),
+        end: FlowEnd,
         at: Iteration,
-        (made, values): (&Made, &[Matrix]),
+        made: &Made,
+        values: &[Matrix],
     ) -> Result<(), Fault> {
+        let BufferRole::Weight { stage: reader, .. } = self.section.buffers[end.buffer].spec.role else {
+            return Ok(());
+        };
         let elements = self.layout.made_elements(reader, at.row_tile, end.slice);
         let span = part_columns(&self.section.buffers[end.buffer], end, elements.len() as u64);
         let mut line = Matrix::unwritten(1, (span.end - span.start) as usize);
@@ -76,12 +81,12 @@ impl Machine<'_> {
     /// The second operand of a PCU, put together from what arrived: all of the row tiles that its firing reads.
     pub(super) fn second_operand(
         &self,
-        actor: usize,
-        (stage, slice, pcu): (StageId, u64, PcuId),
-        at: Iteration,
+        firing: Firing,
+        slice: u64,
         read: SequenceRead,
         name: &str,
     ) -> Result<Matrix, Fault> {
+        let Firing { actor, stage, pcu, at, .. } = firing;
         let count = self.layout.weight_index(stage, 0, slice).map_or(0, |index| index.values);
         let mut matrix = Matrix::unwritten(1, count);
         for incoming in self.arrived(pcu).filter(|incoming| incoming.operand == Operand::Weights) {

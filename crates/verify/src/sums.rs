@@ -10,8 +10,9 @@ use super::block::{Block, cut, write};
 use super::compute;
 use super::fault::Fault;
 use super::flow_share::part_columns;
+use super::group::Firing;
 use super::inbox::Operand;
-use super::layout::part_of_sums;
+use super::layout::{ArrayPlace, part_of_sums};
 use super::machine::Machine;
 use super::made::Made;
 use super::matrix::{Matrix, is_unwritten};
@@ -20,28 +21,22 @@ use super::wires::Unit;
 
 impl Machine<'_> {
     /// The sums of one PCU after a row tile: rows of the result by columns, head after head.
-    pub(super) fn add_up(
-        &self,
-        actor: usize,
-        stage: StageId,
-        (i, q): (u64, u64),
-        pcu: PcuId,
-        at: Iteration,
-        continues: bool,
-    ) -> Result<Made, Fault> {
+    pub(super) fn add_up(&self, firing: Firing, continues: bool) -> Result<Made, Fault> {
+        let Firing { actor, stage, place, pcu, at, .. } = firing;
+        let ArrayPlace { row_slice: i, column: q } = place;
         let spec = &self.section.stages[stage].spec;
         let Some(reducer) = self.layout.work[stage].reducer() else {
             return Ok(Made { rows: 0..0, columns: Vec::new(), values: Vec::new() });
         };
         let count = self.layout.tiling.rows_of(at.row_tile);
-        let x = self.taken(actor, pcu, (stage, 0), reducer, (i, q), at)?;
-        let dy = self.taken(actor, pcu, (stage, 1), reducer, (i, q), at)?;
+        let x = self.taken(firing, 0, reducer)?;
+        let dy = self.taken(firing, 1, reducer)?;
         let (rows, columns, heads) =
             (reducer.rows_of(at.column_tile, i), reducer.columns_of(at.column_tile, q), reducer.heads_of(q));
-        let (m, n) = part_of_sums(reducer, at.column_tile, (i, q));
+        let (m, n) = part_of_sums(reducer, at.column_tile, place);
         let sums = if continues {
             let name = format!("partial sums of `{}`", self.tensor_name(spec.output));
-            self.operand(actor, pcu, Operand::Partials, (1, m * n), &name)?
+            self.operand(actor, pcu, Operand::Partials, 1, m * n, &name)?
         } else {
             Matrix { rows: 1, columns: (m * n) as usize, values: vec![0.0; (m * n) as usize] }
         };
@@ -81,30 +76,17 @@ impl Machine<'_> {
     }
 
     /// What the step in the tail of a PCU reads; `None` if there is no step.
-    pub(super) fn state_of(
-        &self,
-        actor: usize,
-        stage: StageId,
-        (i, q): (u64, u64),
-        pcu: PcuId,
-        at: Iteration,
-    ) -> Option<Result<Matrix, Fault>> {
+    pub(super) fn state_of(&self, firing: Firing) -> Option<Result<Matrix, Fault>> {
+        let Firing { actor, stage, place, pcu, at, .. } = firing;
         let update = self.section.stages[stage].spec.update?;
-        let (m, n) = part_of_sums(self.layout.work[stage].reducer()?, at.column_tile, (i, q));
+        let (m, n) = part_of_sums(self.layout.work[stage].reducer()?, at.column_tile, place);
         let name = format!("`{}`", self.tensor_name(update.state));
-        Some(self.operand(actor, pcu, Operand::State, (m, n / update.word * update.state_columns), &name))
+        Some(self.operand(actor, pcu, Operand::State, m, n / update.word * update.state_columns, &name))
     }
 
     /// An operand of a PCU: all rows of the row tile, and of the columns those it takes.
-    fn taken(
-        &self,
-        actor: usize,
-        pcu: PcuId,
-        (stage, operand): (StageId, usize),
-        reducer: &Reducer,
-        place: (u64, u64),
-        at: Iteration,
-    ) -> Result<Matrix, Fault> {
+    fn taken(&self, firing: Firing, operand: usize, reducer: &Reducer) -> Result<Matrix, Fault> {
+        let Firing { actor, stage, place, pcu, at, .. } = firing;
         let tensor: TensorId = self.section.stages[stage].spec.activations[operand];
         let rows = self.layout.tiling.rows_of(at.row_tile) as usize;
         let mut matrix = Matrix::unwritten(rows, reducer.width(at.column_tile, operand) as usize);
@@ -118,7 +100,7 @@ impl Machine<'_> {
                 return Err(self.fault(actor, Some(Unit::Pcu(pcu)), what));
             }
         }
-        for run in reducer.wanted(at.column_tile, operand, place) {
+        for run in reducer.wanted(at.column_tile, operand, place.row_slice, place.column) {
             let missing = |row: &usize| {
                 matrix.row(*row)[run.start as usize..run.end as usize].iter().any(|&value| is_unwritten(value))
             };
@@ -147,7 +129,7 @@ impl Machine<'_> {
         let wide = s.group_width();
         let mut results: Vec<(PcuId, Matrix)> = Vec::with_capacity(made.len());
         for (slice, (pcu, made)) in (0..).zip(made) {
-            let of = (slice / wide, slice % wide);
+            let of = ArrayPlace { row_slice: slice / wide, column: slice % wide };
             let rows = (made.rows.end - made.rows.start) as usize;
             let mut whole: Vec<Vec<f64>> = vec![Vec::new(); rows];
             let heads = match (s.spec.update, made.values.as_slice()) {
@@ -159,10 +141,10 @@ impl Machine<'_> {
             };
             for head in heads {
                 let (row, column) =
-                    self.layout.place_of_sum(stage, at, of, (0, whole.first().map_or(0, Vec::len) as u64));
+                    self.layout.place_of_sum(stage, at, of, 0, whole.first().map_or(0, Vec::len) as u64);
                 let argument = |tensor: TensorId| self.memory[tensor.index()].as_ref();
                 let at = (row, column, head.columns);
-                let values = compute::finish(self.layout.workload, &s.spec, &head.values, at, argument);
+                let values = compute::finish(self.layout.workload, &s.spec, &head.values, at.0, at.1, at.2, argument);
                 for (line, values) in whole.iter_mut().zip(values.chunks(head.columns.max(1))) {
                     line.extend_from_slice(values);
                 }
@@ -171,7 +153,7 @@ impl Machine<'_> {
             for (row, line) in whole.iter().enumerate() {
                 for (column, &value) in line.iter().enumerate() {
                     let place = (row as u64, column as u64);
-                    let (row, column) = self.layout.place_in(s.spec.output, (stage, at), of, place);
+                    let (row, column) = self.layout.place_in(s.spec.output, stage, at, of, place.0, place.1);
                     let emitted = &mut self.emitted[stage];
                     emitted.values.row_mut(row as usize)[column as usize] = value;
                     emitted.from[row as usize * emitted.values.columns + column as usize] = pcu.index() as u32;

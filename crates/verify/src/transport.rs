@@ -11,6 +11,7 @@ use super::block::{Block, cut, write};
 use super::fault::Fault;
 use super::flow_share::part_columns;
 use super::inbox::{Incoming, Operand};
+use super::layout::ArrayPlace;
 use super::machine::Machine;
 use super::matrix::{Matrix, is_unwritten};
 use super::wires::Unit;
@@ -119,9 +120,9 @@ impl Machine<'_> {
                     let Some(memory) = self.off_chip(tensor) else { continue };
                     if let BufferRole::State { stage, .. } = buffer.spec.role {
                         let wide = self.section.stages[stage].group_width();
-                        let pcu = (end.slice / wide, end.slice % wide);
+                        let pcu = ArrayPlace { row_slice: end.slice / wide, column: end.slice % wide };
                         let value = |column| {
-                            let (row, column) = self.layout.place_in(tensor, (stage, at), pcu, (row, column));
+                            let (row, column) = self.layout.place_in(tensor, stage, at, pcu, row, column);
                             memory.row(row as usize)[column as usize]
                         };
                         let values: Vec<f64> = run.clone().map(value).collect();
@@ -162,7 +163,7 @@ impl Machine<'_> {
                     let first = |tensor| self.layout.first_key(tensor, at.column_tile);
                     let place = [sequence, first(spec.activations[0]), first(spec.output)];
                     let tile = self.layout.heads_tile(stage, at.column_tile).map_or(form, |tile| tile.form);
-                    return Ok(super::weights::pack_heads(operator, (&form, &tile), memory, index, place));
+                    return Ok(super::weights::pack_heads(operator, &form, &tile, memory, index, place));
                 }
                 let s = &self.section.stages[stage];
                 let k = self.layout.k_rows(stage, at.column_tile, slice / s.group_width());
@@ -201,7 +202,7 @@ impl Machine<'_> {
             let sums_of = match self.section.buffers[end.buffer].spec.role {
                 BufferRole::Output { stage, .. } if self.section.stages[stage].spec.sums.is_some() => {
                     let wide = self.section.stages[stage].group_width();
-                    Some((stage, (end.slice / wide, end.slice % wide)))
+                    Some((stage, ArrayPlace { row_slice: end.slice / wide, column: end.slice % wide }))
                 }
                 _ => None,
             };
@@ -209,7 +210,7 @@ impl Machine<'_> {
             for (row, run) in runs {
                 for column in run {
                     let (to_row, to) = if let Some((stage, pcu)) = sums_of {
-                        self.layout.place_in(id, (stage, at), pcu, (row, column))
+                        self.layout.place_in(id, stage, at, pcu, row, column)
                     } else {
                         let column = first + column..first + column + 1;
                         let run = self.layout.runs_in_tensor(id, at.column_tile, &column);

@@ -6,6 +6,21 @@ use super::bounded_matrix::Bounded;
 use super::matrix::Matrix;
 use super::meaning;
 
+/// The size of a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Size {
+    rows: usize,
+    columns: usize,
+}
+
+impl Size {
+    /// The size of a tensor.
+    fn of(workload: &Workload, tensor: TensorId) -> Self {
+        let of = &workload.tensors[tensor];
+        Self { rows: of.rows as usize, columns: of.columns as usize }
+    }
+}
+
 /// The operands of an operator in the shapes it reads them in, from tensors as they are declared.
 pub(super) fn operands<'t>(
     workload: &Workload,
@@ -24,7 +39,7 @@ pub(super) fn operands<'t>(
         if view.window.is_some() {
             return Some(stored);
         }
-        let shape = (workload.tensors[input].rows as usize, workload.tensors[input].columns as usize);
+        let shape = Size::of(workload, input);
         let made_by = workload.producer(base).map(|op| &workload.operators[op]);
         let table = made_by.filter(|op| op.kind == OperatorKind::EmbeddingGrad && !view.transposed);
         let mask = workload.tensors[base].mask.as_deref();
@@ -32,7 +47,7 @@ pub(super) fn operands<'t>(
             if operator.kind == OperatorKind::Embedding {
                 gathered(matrix, &indices(operator).unwrap_or_default())
             } else if let Some(of) = table.and_then(&indices) {
-                added_up(matrix, &of, shape)
+                added_up(matrix, &of, shape.rows, shape.columns)
             } else if view.is_part {
                 part_of(matrix, shape)
             } else if let Some(swap) = view.swap {
@@ -56,8 +71,8 @@ pub(super) fn operands<'t>(
                 *error += 2.0 * super::bounded::FP32 * stored.value.rows as f64 * (value.abs() + *error);
             }
         }
-        value.rows = shape.0;
-        error.rows = shape.0;
+        value.rows = shape.rows;
+        error.rows = shape.rows;
         Some(Bounded { value, error })
     };
     operator.inputs.iter().enumerate().filter_map(read).collect()
@@ -67,7 +82,7 @@ pub(super) fn operands<'t>(
 fn seen<'t>(workload: &Workload, id: TensorId, tensor: &impl Fn(TensorId) -> Option<&'t Bounded>) -> Option<Bounded> {
     let Some(view) = workload.tensors[id].view else { return tensor(id).cloned() };
     let before = seen(workload, view.of, tensor)?;
-    let shape = (workload.tensors[id].rows as usize, workload.tensors[id].columns as usize);
+    let shape = Size::of(workload, id);
     let shaped = |matrix: &Matrix| match view.swap {
         _ if view.is_part => part_of(matrix, shape),
         Some(swap) => exchanged(matrix, shape, &swap),
@@ -77,13 +92,13 @@ fn seen<'t>(workload: &Workload, id: TensorId, tensor: &impl Fn(TensorId) -> Opt
 }
 
 /// The first rows and columns.
-fn part_of(matrix: &Matrix, (rows, columns): (usize, usize)) -> Matrix {
+fn part_of(matrix: &Matrix, Size { rows, columns }: Size) -> Matrix {
     let values = (0..rows).flat_map(|row| matrix.row(row)[..columns].iter().copied()).collect();
     Matrix { rows, columns, values }
 }
 
 /// Rows and heads of each sequence exchanged.
-fn exchanged(matrix: &Matrix, (rows, columns): (usize, usize), swap: &HeadSwap) -> Matrix {
+fn exchanged(matrix: &Matrix, Size { rows, columns }: Size, swap: &HeadSwap) -> Matrix {
     let (each, heads, width) = (swap.rows as usize, swap.heads as usize, swap.width as usize);
     let mut values = Vec::with_capacity(rows * columns);
     for sequence in 0..matrix.rows / each.max(1) {
@@ -112,7 +127,7 @@ fn transposed(matrix: &Matrix) -> Matrix {
 }
 
 /// A transposed sequence by sequence and head by head; the heads that are summed stand one after the other in the depth.
-fn by_heads(matrix: &Matrix, operator: &Operator, (rows, columns): (usize, usize)) -> Matrix {
+fn by_heads(matrix: &Matrix, operator: &Operator, Size { rows, columns }: Size) -> Matrix {
     let options = &operator.options;
     let (batch, heads) = (options.batch as usize, options.heads as usize);
     let (length, width) = (matrix.rows / batch, matrix.columns / heads);
@@ -138,7 +153,7 @@ fn gathered(table: &Matrix, indices: &[u64]) -> Matrix {
 }
 
 /// The gradient of a table: each row the sum of the rows with its index.
-fn added_up(rows: &Matrix, indices: &[u64], (count, columns): (usize, usize)) -> Matrix {
+fn added_up(rows: &Matrix, indices: &[u64], count: usize, columns: usize) -> Matrix {
     let mut table = Matrix::filled(count, columns, 0.0);
     for (row, &index) in indices.iter().enumerate() {
         for (sum, x) in table.row_mut(index as usize).iter_mut().zip(rows.row(row)) {
@@ -149,7 +164,7 @@ fn added_up(rows: &Matrix, indices: &[u64], (count, columns): (usize, usize)) ->
 }
 
 /// What is stored of a matrix, row by row, in rows of another length; zeros behind the last.
-fn flat(matrix: &Matrix, (rows, columns): (usize, usize), stored: impl Fn(usize, usize) -> bool) -> Matrix {
+fn flat(matrix: &Matrix, Size { rows, columns }: Size, stored: impl Fn(usize, usize) -> bool) -> Matrix {
     let mut values = Vec::with_capacity(rows * columns);
     for row in 0..matrix.rows {
         values.extend((0..matrix.columns).filter(|&column| stored(row, column)).map(|c| matrix.row(row)[c]));

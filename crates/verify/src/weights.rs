@@ -42,7 +42,8 @@ impl SlotIndex {
 
 /// The index of PCU column `q` of `share` in a lockstep group that does `tiles` with the K rows `k`.
 pub(super) fn index(
-    (tensor, stored_of): (&Tensor, &Kept),
+    tensor: &Tensor,
+    stored_of: &Kept,
     tiles: &[OutputTile],
     k: Range<u64>,
     q: u64,
@@ -151,7 +152,8 @@ pub(super) fn elements(
 /// product on. `tile` is the part of the product `form` that a column tile has.
 pub(super) fn pack_heads(
     operator: &Operator,
-    (form, tile): (&GemmForm, &GemmForm),
+    form: &GemmForm,
+    tile: &GemmForm,
     matrix: &Matrix,
     index: &SlotIndex,
     [sequence, first_depth, first_column]: [u64; 3],

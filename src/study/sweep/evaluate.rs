@@ -83,7 +83,8 @@ impl<'a> Bench<'a> {
         let open = |(arch, workload): (PathBuf, PathBuf)| {
             Inputs::open(
                 &study.given(&arch),
-                (&study.given(&workload), &study.model),
+                &study.given(&workload),
+                &study.model,
                 &study.base,
                 study.seed,
                 study.mapping,

@@ -257,7 +257,7 @@ fn try_mutant(
     mutant: &Sampled,
     tests: &[Reached],
     history: &Mutex<Vec<History>>,
-    (seconds, passed): (f64, BTreeSet<String>),
+    seconds: f64, passed: BTreeSet<String>,
 ) -> Outcome<Verdict> {
     let home = Home::of(&runner.places.repository, &mutant.module)?;
     let reaches = |test: &Reached| {
@@ -303,7 +303,7 @@ fn next_test(
     waiting: &[usize],
     tests: &[Reached],
     history: &[History],
-    (left, mutant): (f64, &Sampled),
+    left: f64, mutant: &Sampled,
 ) -> Option<usize> {
     let below_source = || mutant.file.trim_end_matches(".rs").split('/').skip_while(|part| *part != "src").skip(1);
     let names = || below_source().filter(|name| *name != mutant.module);

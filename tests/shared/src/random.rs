@@ -324,7 +324,7 @@ pub struct GraphValues {
 }
 
 impl GraphValues {
-    fn new((rows, columns, dtype, growth): (u64, u64, &'static str, Vec<Growth>)) -> Self {
+    fn new(rows: u64, columns: u64, dtype: &'static str, growth: Vec<Growth>) -> Self {
         Self { rows, columns, dtype, growth, image: [1, 1], optimizer: None }
     }
 
@@ -508,7 +508,7 @@ pub fn graphs() -> impl Strategy<Value = GraphValues> {
 fn grown(growth: impl Strategy<Value = Growth>) -> impl Strategy<Value = GraphValues> {
     let rows = prop_oneof![1 => Just(1u64), 6 => 1u64..=200, 1 => select(vec![64u64, 256, 1000])];
     (rows, widths(), prop_oneof![5 => Just("bf16"), 1 => Just("fp32")], prop::collection::vec(growth, 1..=6))
-        .prop_map(GraphValues::new)
+        .prop_map(|(rows, columns, dtype, growth)| GraphValues::new(rows, columns, dtype, growth))
 }
 
 /// Families of pairs, by what they are short of or made of.
@@ -550,7 +550,7 @@ fn small() -> impl Strategy<Value = (ChipValues, GraphValues)> {
         1 => Just(Growth::Skip(1)),
     ];
     let graph = (2u64..=24, width(), prop::collection::vec(growth, 1..=3));
-    let graph = graph.prop_map(|(rows, columns, growth)| GraphValues::new((rows, columns, "bf16", growth)));
+    let graph = graph.prop_map(|(rows, columns, growth)| GraphValues::new(rows, columns, "bf16", growth));
     (chip, graph)
 }
 

@@ -288,12 +288,12 @@ impl Stage<'_> {
         let mut compiled = Vec::with_capacity(modes.len());
         for &mode in modes {
             let found = partitions.iter().find(|(of, _)| *of == mode);
-            let of_mode = match (&self.free, &self.pinned, found) {
+            let (partitioner, runs) = match (&self.free, &self.pinned, found) {
                 (_, Some(pinned), _) if mode == Mode::Fused => (pinned, pinned.all()),
                 (Some(free), _, Some((_, runs))) => (free, runs.clone()),
                 _ => continue,
             };
-            compiled.push(self.of_partition(context, mode, of_mode, &mut prefetcher));
+            compiled.push(self.of_partition(context, mode, partitioner, &runs, &mut prefetcher));
         }
         Ok(compiled)
     }
@@ -303,7 +303,8 @@ impl Stage<'_> {
         &self,
         context: &SearchContext<'_>,
         mode: Mode,
-        (partitioner, runs): (&Partitioner<'_>, Vec<usize>),
+        partitioner: &Partitioner<'_>,
+        runs: &[usize],
         prefetcher: &mut Prefetcher,
     ) -> Compiled {
         let SearchContext { chip, workload, tiers, fabric, .. } = *context;
@@ -347,8 +348,10 @@ fn partitions(
     modes: &[Mode],
 ) -> Result<Vec<(Mode, Vec<usize>)>, Diagnostic> {
     let SearchContext { chip, workload, .. } = *context;
-    let unplaceable =
-        |partitioner: &Partitioner<'_>, run| remarks::unplaceable(chip, workload, partitioner.unplaced(run));
+    let unplaceable = |partitioner: &Partitioner<'_>, run| {
+        let (operator, why) = partitioner.unplaced(run);
+        remarks::unplaceable(chip, workload, operator, why)
+    };
     let mut partitions = Vec::with_capacity(modes.len());
     for mode in [Mode::Fused, Mode::Kbk, Mode::Epilogue] {
         if !modes.contains(&mode) {

@@ -139,11 +139,7 @@ fn shortage(chip: &Chip, why: Unplaced) -> String {
 }
 
 /// An operator whose plans placement could not carry out, and why.
-pub(super) fn unplaceable(
-    chip: &Chip,
-    workload: &Workload,
-    (operator, why): (OperatorId, Option<Unplaced>),
-) -> Diagnostic {
+pub(super) fn unplaceable(chip: &Chip, workload: &Workload, operator: OperatorId, why: Option<Unplaced>) -> Diagnostic {
     let operator = &workload.operators[operator];
     let cannot = format!("operator `{}` cannot be placed on {}", operator.name, chip.name);
     let help = match why {

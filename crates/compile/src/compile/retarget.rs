@@ -92,7 +92,7 @@ pub(super) fn planned(
     let mut specs: IndexVec<BufferId, BufferSpec> =
         buffers(chip, graph, &nest, &roles, residency, &mappings, &footprint);
     deepen(chip, graph, &mut specs);
-    let works = |s: StageId| StageWork::new(chip, graph, nest.tiling(), s, mappings[s], (&work[s], &tiles[s]));
+    let works = |s: StageId| StageWork::new(chip, graph, nest.tiling(), s, mappings[s], &work[s], &tiles[s]);
     let busy = |s: StageId| {
         let column_tiles = if roles.level[s] == LoopLevel::FIRING { nest.column_tiles() } else { 1 };
         let stage = works(s);
@@ -209,17 +209,17 @@ fn nest(graph: &SectionGraph<'_>, of: &Section) -> Option<Nest> {
 
 /// As many column tiles of the same axis, as far as blocks of masks allow; the last as short or whole as it was.
 fn column_tiles(graph: &SectionGraph<'_>, of: TiledAxis) -> Option<TiledAxis> {
-    let tile = tile_of(graph, of.axis, (of.extent, of.tile))?;
+    let tile = tile_of(graph, of.axis, of.extent, of.tile)?;
     let cut = TiledAxis::new(of.axis, graph.axes[of.axis].extent, tile);
     let Some(was) = of.panels else { return Some(cut) };
-    let width = tile_of(graph, was.axis, (was.extent, was.width))?;
+    let width = tile_of(graph, was.axis, was.extent, was.width)?;
     let panels = Some(Panels { axis: was.axis, extent: graph.axes[was.axis].extent, width });
     let cut = TiledAxis { panels, ..cut };
     graph.may_have_panels_of(&cut).then_some(cut)
 }
 
 /// The width of tiles of which an axis has as many as one of `extent` elements had of `tile`; the last as short or whole as it was.
-fn tile_of(graph: &SectionGraph<'_>, axis: usize, (extent, tile): (u64, u64)) -> Option<u64> {
+fn tile_of(graph: &SectionGraph<'_>, axis: usize, extent: u64, tile: u64) -> Option<u64> {
     let axis = graph.axes.get(axis)?;
     let count = extent.div_ceil(tile);
     let even = axis.extent.div_ceil(count).next_multiple_of(axis.grain);

@@ -107,7 +107,7 @@ impl<'a> Validated<'a> {
             .mappings
             .iter_enumerated()
             .map(|(s, &mapping)| {
-                StageWork::new(chip, graph, nest.tiling(), s, mapping, (&exact.work[s], &exact.tiles[s]))
+                StageWork::new(chip, graph, nest.tiling(), s, mapping, &exact.work[s], &exact.tiles[s])
             })
             .collect();
         let stages = stages(graph, &nest, &exact.roles, &draft.mappings, &exact.work, &exact.tiles, draft.pcus);

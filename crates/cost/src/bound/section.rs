@@ -121,6 +121,20 @@ pub(super) struct WholeOperand {
     pub(super) kept_row_bytes: u64,
 }
 
+/// Row blocks of a part of the rows, with column tiles outside them.
+struct RowBlocks {
+    row_tiles: Range,
+    axis: usize,
+    tiles: Range,
+    /// The least and the largest share of the rows that a block has.
+    from: Share,
+    to: Share,
+    /// Whether all weights stay on chip.
+    resident: bool,
+    /// Whether they are there when the section starts.
+    prefetched: bool,
+}
+
 impl<'a> SectionBound<'a> {
     /// Of a section on `chip` as that section finds it ([`Chip::in_section`]); `None` if the chip cannot compute one of its types.
     pub fn new(
@@ -204,7 +218,6 @@ impl<'a> SectionBound<'a> {
         };
         let graph = self.graph;
         let extent = graph.axes[axis].extent;
-        let (smallest, largest) = (tiles.smallest_tile(extent), tiles.largest_tile(extent));
         let sram = self.chip.sram_bytes().saturating_sub(self.sequence_bytes());
         let off = self.weight_bytes(&|stage| if self.along(stage, axis) == Along::Off { WHOLE } else { (0, 1) });
         // fp32 sums that lie on chip while column tiles pass, a row.
@@ -270,13 +283,8 @@ impl<'a> SectionBound<'a> {
                             (blocks - 1) * graph.workload.tensors[weight].stored_bytes();
                     }
                 }
-                let needs = self.needs_of_column_tiles(
-                    row_tiles,
-                    (axis, tiles),
-                    (from, to),
-                    (smallest, largest),
-                    (resident, prefetched),
-                );
+                let needs =
+                    self.needs_of_column_tiles(&RowBlocks { row_tiles, axis, tiles, from, to, resident, prefetched });
                 self.least_time(&needs, self.memory(&again, prefetched))
             };
             BLOCKS.iter().filter_map(of_block).min()
@@ -285,16 +293,11 @@ impl<'a> SectionBound<'a> {
     }
 
     /// What the stages need in row blocks of a part of the rows.
-    fn needs_of_column_tiles(
-        &self,
-        row_tiles: Range,
-        (axis, tiles): (usize, Range),
-        (from, to): (Share, Share),
-        (smallest, largest): (u64, u64),
-        (resident, prefetched): (bool, bool),
-    ) -> Vec<Need> {
+    fn needs_of_column_tiles(&self, blocks: &RowBlocks) -> Vec<Need> {
+        let RowBlocks { row_tiles, axis, tiles, from, to, resident, prefetched } = *blocks;
         let graph = self.graph;
         let extent = graph.axes[axis].extent;
+        let (smallest, largest) = (tiles.smallest_tile(extent), tiles.largest_tile(extent));
         let mut needs = Vec::new();
         for (stage, floor) in self.stages.iter_enumerated() {
             let along = self.along(stage, axis);

@@ -112,7 +112,7 @@ impl Reducer {
 
     /// Columns of an operand, counted from the column tile's first, that a PCU takes: of X by its rows of the result, of dY by
     /// its columns.
-    pub fn wanted(&self, column_tile: u64, operand: usize, (i, q): (u64, u64)) -> Vec<Range<u64>> {
+    pub fn wanted(&self, column_tile: u64, operand: usize, i: u64, q: u64) -> Vec<Range<u64>> {
         let (width, whole, part) = if operand == 0 {
             (self.m, self.rows(column_tile), self.rows_of(column_tile, i))
         } else {

@@ -93,7 +93,9 @@ impl SampledWork {
     pub(super) fn work(
         &self,
         shape: &SystolicShape,
-        (column_tile, group, row_tile): (u64, u64, u64),
+        column_tile: u64,
+        group: u64,
+        row_tile: u64,
         mean: PassWork,
     ) -> PassWork {
         let tiles = self.executed(column_tile, group, row_tile).tiles;
@@ -208,7 +210,7 @@ mod tests {
     }
 
     /// Output tiles by row tile.
-    fn tiles(mask: &BlockMask, (tile_rows, pm, grain): (u64, u64, u64), list: &[OutputTile]) -> Vec<u64> {
+    fn tiles(mask: &BlockMask, tile_rows: u64, pm: u64, grain: u64, list: &[OutputTile]) -> Vec<u64> {
         let passes = row_passes(tiling(mask.rows(), tile_rows), pm, grain, mask.block_rows());
         executed_of(mask, &passes, list, 1).iter().map(|executed| executed.tiles).collect()
     }
@@ -219,19 +221,19 @@ mod tests {
         let mut mask = BlockMask::empty(64, 64, (16, 16));
         mask.keep(2, 1);
         // Tiles and passes of its own size: one output tile in the row tile that holds it.
-        assert_eq!(tiles(&mask, (32, 1, 16), &lists(64, 16)), [0, 1]);
-        assert_eq!(tiles(&mask, (16, 1, 16), &lists(64, 16)), [0, 0, 1, 0]);
+        assert_eq!(tiles(&mask, 32, 1, 16, &lists(64, 16)), [0, 1]);
+        assert_eq!(tiles(&mask, 16, 1, 16, &lists(64, 16)), [0, 0, 1, 0]);
         // Two tiles of 12 columns meet it, columns 12 to 35, in two passes of 12 rows, rows 24 to 47.
-        assert_eq!(tiles(&mask, (64, 1, 12), &lists(64, 12)), [4]);
+        assert_eq!(tiles(&mask, 64, 1, 12, &lists(64, 12)), [4]);
         // Two row slices: passes of rows 0 and 32, 16 and 48 together. The block is in the first.
-        assert_eq!(tiles(&mask, (64, 2, 16), &lists(64, 16)), [1]);
+        assert_eq!(tiles(&mask, 64, 2, 16, &lists(64, 16)), [1]);
         // With one more in block row 3 in both, with one in block row 0 still in one.
         mask.keep(3, 1);
-        assert_eq!(tiles(&mask, (64, 2, 16), &lists(64, 16)), [2]);
+        assert_eq!(tiles(&mask, 64, 2, 16, &lists(64, 16)), [2]);
         let mut mask = BlockMask::empty(64, 64, (16, 16));
         mask.keep(2, 1);
         mask.keep(0, 1);
-        assert_eq!(tiles(&mask, (64, 2, 16), &lists(64, 16)), [1]);
+        assert_eq!(tiles(&mask, 64, 2, 16, &lists(64, 16)), [1]);
     }
 
     proptest! {
@@ -243,7 +245,7 @@ mod tests {
         ) {
             let mask = Pattern::Random { density }.draw(rows, columns, block, seed);
             let list = lists(columns, width);
-            let found = tiles(&mask, (tile_rows, pm, grain), &list);
+            let found = tiles(&mask, tile_rows, pm, grain, &list);
             // Element by element, as the definition says.
             let is_stored = |r: u64, c: u64| mask.is_kept(r / block.0, c / block.1);
             let by_elements: Vec<u64> = (0..rows.div_ceil(tile_rows)).map(|t| {
@@ -256,7 +258,7 @@ mod tests {
             }).collect();
             prop_assert_eq!(&found, &by_elements);
             // Slices that skip together execute no fewer passes' worth of rows than each by itself.
-            let alone: u64 = tiles(&mask, (tile_rows, 1, grain), &list).iter().sum();
+            let alone: u64 = tiles(&mask, tile_rows, 1, grain, &list).iter().sum();
             prop_assert!(found.iter().sum::<u64>() * pm >= alone);
             prop_assert!(alone * grain * width >= mask.stored_elements());
         }

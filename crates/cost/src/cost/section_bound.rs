@@ -102,7 +102,7 @@ pub fn bound_section(chip: &Chip, workload: &Workload, fabric: &Fabric, section:
     let work: IndexVec<StageId, StageWork> = section
         .stages
         .iter_enumerated()
-        .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles)))
+        .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work, &stage.tiles))
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };
     let sent: IndexVec<FlowId, u64> = sizes.all_flow_flits();
@@ -208,7 +208,7 @@ pub fn flow_flits(chip: &Chip, workload: &Workload, section: &Section) -> Option
     let stages = section.stages.iter_enumerated();
     let work: IndexVec<StageId, StageWork> = stages
         .map(|(s, stage)| {
-            StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, (&stage.work, &stage.tiles))
+            StageWork::new(chip, &graph, section.schedule.tiling(), s, stage.mapping, &stage.work, &stage.tiles)
         })
         .collect();
     let sizes = Sizes { chip, graph: &graph, section, work: &work };

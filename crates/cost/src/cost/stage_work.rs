@@ -66,7 +66,8 @@ impl StageWork {
         tiling: Tiling,
         index: StageId,
         mapping: Mapping,
-        (work, tiles): (&[Vec<PassWork>], &TileLists),
+        work: &[Vec<PassWork>],
+        tiles: &TileLists,
     ) -> Self {
         let spec = &graph.stages[index];
         let dtype: Dtype = graph.stage_dtype(index);
@@ -161,7 +162,7 @@ impl StageWork {
     #[inline]
     fn pass_of(&self, column_tile: u64, group: u64, tile: RowTile) -> PassWork {
         if let (Some(index), Some(sampled), Some(shape)) = (tile.index, &self.sampled, &self.shape) {
-            return sampled.work(shape, (column_tile, group, index), self.pass(column_tile, group));
+            return sampled.work(shape, column_tile, group, index, self.pass(column_tile, group));
         }
         match (tile.index, &self.causal, &self.mapping, &self.shape) {
             (Some(index), Some(form), Mapping::Gemm(m), Some(shape)) => {

@@ -20,7 +20,7 @@ fn read(set: &str, bytes: u64, runs: u64) -> (u64, Penalties) {
     let tier = TierId::from_index(0);
     let streams = IndexVec::from_iter([OffChip { stream, tier, ags: vec![(0, 0)] }]);
     let mut server = Tier::new(&chip, tier, &streams);
-    server.ask((0, StreamId::from_index(0), 0), (bytes, bytes), runs, 0);
+    server.ask((0, StreamId::from_index(0), 0), bytes, bytes, runs, 0);
     let mut progress = Vec::new();
     let mut now = 0;
     while progress.last().is_none_or(|last: &Progress| last.bytes < last.of) {

@@ -14,6 +14,13 @@ use rdusim_outcome::{
 };
 use rdusim_program::{BufferRole, Mapping, ResourceKind, Section, Stage, StageId, StreamId};
 
+/// How often a section runs: `repeat` times in one of `every` steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Repetition {
+    repeat: u64,
+    every: u64,
+}
+
 /// A stage whose mean unit works less than this share of its busiest is bound by imbalance.
 const BALANCED: f64 = 0.9;
 /// A section in which nothing is busy for this share of the time is bound by filling and draining.
@@ -26,7 +33,8 @@ pub(super) fn section_outcome(
     workload: &Workload,
     section: &Section,
     run: &SectionRun,
-    (mode, first_load_cycles): (Mode, u64),
+    mode: Mode,
+    first_load_cycles: u64,
     links: Arc<[LinkLoad]>,
 ) -> SectionOutcome {
     let first = section.operators.first().map(|&op| &workload.operators[op]);
@@ -38,7 +46,7 @@ pub(super) fn section_outcome(
     let cycles = run.cycles.saturating_mul(repeat).saturating_add(chip.launch_cycles().saturating_mul(launches));
     let cycles = cycles.saturating_add(first_load_cycles).div_ceil(every);
     let traffic = traffic(chip, workload, section, run).looped(repeat, launches).shared_by(every);
-    let energy = energy(chip, workload, section, run, (repeat, every), &traffic, cycles);
+    let energy = energy(chip, workload, section, run, Repetition { repeat, every }, &traffic, cycles);
     let names = |ops: &[rdusim_graph::workload::OperatorId]| -> Vec<String> {
         ops.iter().map(|&op| workload.operators[op].name.clone()).collect()
     };
@@ -54,7 +62,7 @@ pub(super) fn section_outcome(
                 pcus: stage.pcus.len() as u64,
                 busiest_cycles: shared(busy.iter().copied().max().unwrap_or(0)),
                 mean_cycles: busy.iter().sum::<u64>() as f64 / busy.len().max(1) as f64 * repeat as f64 / every as f64,
-                groups: groups(run, index, (repeat, every)),
+                groups: groups(run, index, Repetition { repeat, every }),
                 mapping: describe(section, stage),
             }
         })
@@ -74,11 +82,11 @@ pub(super) fn section_outcome(
         sram_peak_bytes: section.sram_bytes + section.prefetches.iter().map(|load| load.bank_bytes).sum::<u64>(),
         sram_bank_loss_bytes: section.sram_bank_loss_bytes,
         held: held(chip, section),
-        moved: moved(chip, section, run, (repeat, every)),
+        moved: moved(chip, section, run, Repetition { repeat, every }),
         traffic,
         energy,
         links,
-        busy: busy(chip, run, (repeat, every)),
+        busy: busy(chip, run, Repetition { repeat, every }),
         stages,
     }
 }
@@ -103,7 +111,12 @@ fn held(chip: &Chip, section: &Section) -> Vec<(HeldBy, u64)> {
 }
 
 /// Off-chip bytes of each tier.
-fn moved(chip: &Chip, section: &Section, run: &SectionRun, (repeat, every): (u64, u64)) -> Vec<(String, u64)> {
+fn moved(
+    chip: &Chip,
+    section: &Section,
+    run: &SectionRun,
+    Repetition { repeat, every }: Repetition,
+) -> Vec<(String, u64)> {
     let mut bytes = vec![0_u64; chip.memory.len()];
     for (stream, moved) in section.streams.iter().zip(&run.streams) {
         bytes[stream.tier.index()] += moved.payload + moved.waste;
@@ -122,7 +135,7 @@ pub(super) fn loads(run: &SectionRun) -> Arc<[LinkLoad]> {
 }
 
 /// How the lockstep groups of a stage spent the drain. Waits are rounded up to a cycle, and what is left is idle.
-fn groups(run: &SectionRun, stage: StageId, (repeat, every): (u64, u64)) -> Vec<GroupOutcome> {
+fn groups(run: &SectionRun, stage: StageId, Repetition { repeat, every }: Repetition) -> Vec<GroupOutcome> {
     let Some(waits) = run.waits.get(stage) else { return Vec::new() };
     let of_group = |(&busy_cycles, waits): (&u64, &Waits)| {
         // A run that was stopped may have firings under way.
@@ -146,7 +159,7 @@ fn groups(run: &SectionRun, stage: StageId, (repeat, every): (u64, u64)) -> Vec<
 }
 
 /// How long the busiest resource of each kind was busy, stages aside.
-fn busy(chip: &Chip, run: &SectionRun, (repeat, every): (u64, u64)) -> Busy {
+fn busy(chip: &Chip, run: &SectionRun, Repetition { repeat, every }: Repetition) -> Busy {
     let wire = |kind| to_cycles(run.usage.busiest(kind)).saturating_mul(repeat).div_ceil(every);
     let name = |tier| chip.memory[TierId::from_index(tier)].name.clone();
     Busy {
@@ -208,7 +221,7 @@ fn energy(
     workload: &Workload,
     section: &Section,
     run: &SectionRun,
-    (repeat, every): (u64, u64),
+    Repetition { repeat, every }: Repetition,
     traffic: &Traffic,
     cycles: u64,
 ) -> EnergyJ {

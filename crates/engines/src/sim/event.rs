@@ -98,7 +98,7 @@ impl<'a> Engine<'a> {
         let work: IndexVec<StageId, StageWork> = section
             .stages
             .iter_enumerated()
-            .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, (&stage.work, &stage.tiles)))
+            .map(|(s, stage)| StageWork::new(chip, &graph, tiling, s, stage.mapping, &stage.work, &stage.tiles))
             .collect();
         let streams = section.streams.len();
         let Actors { processes, list, transfer_groups, .. } = plan;
@@ -359,7 +359,7 @@ impl<'a> Engine<'a> {
     /// Adds an actor's firing to the timeline, if there is one.
     pub(super) fn record(&mut self, index: usize, start: Ticks, end: Ticks) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.span(index, self.actors[index].next, (start, end), 0);
+            recorder.span(index, self.actors[index].next, start, end, 0);
         }
     }
 
@@ -432,7 +432,7 @@ impl<'a> Engine<'a> {
         };
         // What is worked on now comes out when it has passed the array.
         let out = now + self.actors[index].feed_hops + skew;
-        let sent_by = self.network.send(sends, flits, now, (out, worked + drains - now));
+        let sent_by = self.network.send(sends, flits, now, out, worked + drains - now);
         let leaves = self.network.least() / tiles;
         let of_tile = self.network.longest(sends, flits).0.div_ceil(tiles).max(1);
         let parts = self.network.fewest(sends, flits);
@@ -463,7 +463,7 @@ impl<'a> Engine<'a> {
         let at = self.actors[index].at;
         let BufferRole::Resident { tensor, .. } = self.section.buffers[resident].spec.role else { return };
         let flits = self.flits_of(Bytes(slot_bytes(&self.graph, self.tiling, tensor, at)));
-        let through = self.network.send(self.actors[index].feed, flits, now, (now, 0));
+        let through = self.network.send(self.actors[index].feed, flits, now, now, 0);
         self.record(index, now, through);
         let actor = &mut self.actors[index];
         let hops = actor.feed_hops;

@@ -11,18 +11,24 @@ use super::engine::Engine;
 use super::network::Sink;
 use super::taken::{Taking, share};
 
+/// Operands of a kind that a firing takes.
+pub(super) struct Fed {
+    /// Activations or weights.
+    pub kind: usize,
+    pub amount: Flits,
+    /// Flits of its largest flow.
+    pub flits: u64,
+    /// When they come from.
+    pub arrives: Ticks,
+}
+
 impl Engine<'_> {
-    /// When a firing ends at the earliest that works for `occupied` ticks and whose operands of a kind come from `arrives` on: an amount,
-    /// with the flits of its largest flow. Flows into one port of a PCU take turns, a packet each, and every step of the work needs its
+    /// When a firing ends at the earliest that works for `occupied` ticks and takes these operands. Flows into one port of a PCU take turns, a packet each, and every step of the work needs its
     /// part of each of them: it begins when the last flow has its turn, and what the last packets bring is worked on behind them. A
     /// packet is what is there of a slot that still fills, and what a FIFO before the array has room for: one that is full lets a flit
     /// in as one is taken.
-    pub(super) fn fed_in_turns(
-        &self,
-        (index, at): (usize, Iteration),
-        (kind, amount, flits): (usize, Flits, u64),
-        (arrives, occupied): (Ticks, Ticks),
-    ) -> Ticks {
+    pub(super) fn fed_in_turns(&self, index: usize, at: Iteration, fed: &Fed, occupied: Ticks) -> Ticks {
+        let Fed { kind, amount, flits, arrives } = *fed;
         let actor = &self.actors[index];
         let group = [actor.feed, actor.weights][kind];
         let Sink { flows, ticks, flit_ticks } = self.network.sink(group, amount);
@@ -68,7 +74,7 @@ impl Engine<'_> {
 
     /// Flits of the largest flow that feeds a firing of `tiles` output tiles, and the ticks they take at least. While a tile drains
     /// from the only set of accumulators, the array takes none, and only the FIFO before it fills.
-    pub(super) fn feed_length(&self, (group, amount): (usize, Flits), (tiles, idle): (u64, Ticks)) -> (u64, Ticks) {
+    pub(super) fn feed_length(&self, group: usize, amount: Flits, tiles: u64, idle: Ticks) -> (u64, Ticks) {
         let (flits, least) = self.network.longest(group, amount);
         let filling = least.saturating_mul(self.chip.network.fifo_depth_flits) / flits.max(1);
         (flits, least + idle.saturating_sub(filling) * (tiles - 1))

@@ -10,6 +10,7 @@ use rdusim_program::{Amount, Iteration, Mapping, ProcessKind, StageId, Streamed}
 
 use super::actors::Firing;
 use super::engine::{Engine, Event};
+use super::feeding::Fed;
 use super::merging::Work;
 use super::taken::Taking;
 
@@ -31,37 +32,38 @@ impl Engine<'_> {
         let amounts =
             [Amount::Activations, Amount::Weights].map(|amount| work.flits(amount, at.column_tile, group, row_tile));
         let feeds = [actor.feed, actor.weights];
-        let lengths = [0, 1].map(|kind| self.feed_length((feeds[kind], amounts[kind]), (tiles, idle)));
+        let lengths = [0, 1].map(|kind| self.feed_length(feeds[kind], amounts[kind], tiles, idle));
         // What is left after late operands takes as long as it is fed.
         let paced = lengths.iter().map(|&(_, least)| least).fold(occupied.ticks(), Ticks::max);
         let tile = paced.div_ceil(tiles);
         // The first row pass takes all weights, and the others follow it.
         let passes = work.passes(rows).max(1);
-        end = end.max(self.inputs_last(index, at, paced, (tile, passes)));
+        end = end.max(self.inputs_last(index, at, paced, tile, passes));
         let nominal = occupied.ticks() - idle;
         let fed_at = actor.fed_at.map(|fed_at| now.max(fed_at).max(sums_from));
         for kind in [0, 1] {
             let arrives = fed_at[kind].max(self.network.ends_at(feeds[kind]));
             end = end.max(self.fed_in_turns(
-                (index, at),
-                (kind, amounts[kind], lengths[kind].0),
-                (arrives, occupied.ticks()),
+                index,
+                at,
+                &Fed { kind, amount: amounts[kind], flits: lengths[kind].0, arrives },
+                occupied.ticks(),
             ));
         }
         // With one set of accumulators the last tile drains when its operands have come.
         let fed_by = [0, 1].map(|kind| {
             self.network
-                .send(feeds[kind], amounts[kind], now, (fed_at[kind], nominal))
+                .send(feeds[kind], amounts[kind], now, fed_at[kind], nominal)
                 .max(fed_at[kind] + lengths[kind].1)
         });
         end = end.max(fed_by[0].max(fed_by[1]) + idle);
         if continues {
             let sums = work.flits(Amount::Partials, at.column_tile, group, work.sums_before(row_tile));
-            end = end.max(self.network.send(actor.partial_reads, sums, now, (begin, nominal)));
+            end = end.max(self.network.send(actor.partial_reads, sums, now, begin, nominal));
         }
         if self.processes.emits(actor.kind, at) {
             let state = work.flits(Amount::State, at.column_tile, group, row_tile);
-            end = end.max(self.network.send(actor.state, state, now, (begin, nominal)));
+            end = end.max(self.network.send(actor.state, state, now, begin, nominal));
         }
         if group == 0 {
             self.count_work(stage, at);
@@ -86,7 +88,7 @@ impl Engine<'_> {
             _ => begin + first_tile.saturating_sub(idle),
         };
         let first_out = first_out.max(merged.map_or(0, |merged| merged.first_out));
-        self.count_time(index, (begin, end), occupied);
+        self.count_time(index, begin, end, occupied);
         let actor = &mut self.actors[index];
         actor.free_at = end;
         actor.fed_at = left;
@@ -116,7 +118,7 @@ impl Engine<'_> {
     }
 
     /// Counts how an actor spends the time up to the end of a firing that works for `occupied` cycles, from when it was free.
-    fn count_time(&mut self, index: usize, (begin, end): (Ticks, Ticks), occupied: Cycles) {
+    fn count_time(&mut self, index: usize, begin: Ticks, end: Ticks, occupied: Cycles) {
         let actor = &self.actors[index];
         let waited = begin - actor.free_at;
         let stalled = actor.waits_for_credit.min(waited);
@@ -132,7 +134,7 @@ impl Engine<'_> {
     }
 
     /// When a firing that is fed for `paced` ticks, a tile in `tile` of them, can end by when its inputs came.
-    fn inputs_last(&self, index: usize, at: Iteration, paced: Ticks, (tile, passes): (Ticks, u64)) -> Ticks {
+    fn inputs_last(&self, index: usize, at: Iteration, paced: Ticks, tile: Ticks, passes: u64) -> Ticks {
         let actor = &self.actors[index];
         let mut last = 0;
         for input in actor.inputs.iter().filter(|input| input.streamed != Streamed::Merged) {

@@ -55,7 +55,7 @@ impl Engine<'_> {
         let flits = work.flits(Amount::Partials, at.column_tile, group, self.tiling.row_tile(at.row_tile));
         let from = first.max((of.begin + of_tile + way).saturating_sub(hops));
         let nominal = (last.max(from) - from).max(of.occupied - of_tile - of.idle + drains);
-        let left = self.network.send(sends, flits, now, (from, nominal));
+        let left = self.network.send(sends, flits, now, from, nominal);
         let end = (met(first) + of.occupied - of_tile).max(met(left.max(last)).saturating_sub(drains) + of.idle);
         Some(Merged { first_out: met(first), end, left })
     }

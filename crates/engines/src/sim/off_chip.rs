@@ -64,7 +64,7 @@ impl Engine<'_> {
                 let written = now.max(through);
                 if let Some(recorder) = &mut self.recorder {
                     let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-                    recorder.span(index, slot, (began, written), payload.0);
+                    recorder.span(index, slot, began, written, payload.0);
                 }
                 self.end = self.end.max(written);
                 self.release_inputs(index, self.store_step(index, at), [written; 3], now);
@@ -78,13 +78,13 @@ impl Engine<'_> {
             let ticks = self.chip.tier_rate(tier).ticks(payload.0, TICKS_PER_CYCLE);
             let nominal = ticks.saturating_sub(self.tiers[tier.index()].grain_ticks());
             let nominal = nominal.max(self.tiers[tier.index()].window_ticks(stream, payload));
-            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, (now, nominal));
+            let through = self.network.send(self.actors[index].feed, self.flits_of(payload), now, now, nominal);
             self.filling[stream].push((slot, now, through));
         } else if let Some(i) = self.filling[stream].iter().position(|f| f.0 == slot) {
             let (_, first_at, through) = self.filling[stream].swap_remove(i);
             if let Some(recorder) = &mut self.recorder {
                 let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
-                recorder.span(index, slot, (first_at, now.max(through)), payload.0);
+                recorder.span(index, slot, first_at, now.max(through), payload.0);
             }
             let hops = self.actors[index].feed_hops;
             let SlotBytes { payload, .. } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);

@@ -43,7 +43,8 @@ pub fn measure(
     workload: &Workload,
     fabric: &Fabric,
     section: &Section,
-    (most_cycles, most_work): (u64, u64),
+    most_cycles: u64,
+    most_work: u64,
     stop: Stop<'_>,
 ) -> Measurement {
     let chip = &*section.chip(chip, workload);
@@ -180,7 +181,7 @@ fn simulate_sections(
         };
         left = left.saturating_sub(run.cycles.saturating_add(chip.launch_cycles()));
         let first_load = first_load_cycles(chip, workload, configuration, index);
-        sections.push(account::section_outcome(chip, workload, section, &run, (configuration.mode, first_load), loads));
+        sections.push(account::section_outcome(chip, workload, section, &run, configuration.mode, first_load, loads));
         match run.stopped {
             None => continue,
             Some(Stopped::Deadlock(mut lines)) => {

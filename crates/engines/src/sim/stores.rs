@@ -18,7 +18,7 @@ impl Engine<'_> {
         let SlotBytes { payload, moved } = transfer_bytes(self.chip, &self.graph, self.section, stream, at);
         let feed = self.actors[index].feed;
         let from = now.max(self.network.ends_at(feed));
-        let through = self.network.send(feed, self.flits_of(payload), now, (now, 0)).max(from);
+        let through = self.network.send(feed, self.flits_of(payload), now, now, 0).max(from);
         let piece = self.tiers[self.section.streams[stream].tier.index()].grain_bytes().min(moved);
         let first = saturating_u64(u128::from(through - from) * u128::from(piece.0) / u128::from(moved.0.max(1)));
         let actor = &mut self.actors[index];

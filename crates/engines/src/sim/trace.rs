@@ -92,7 +92,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// An actor works from `start` to `end`, and moves some bytes from or to memory.
-    pub(super) fn span(&mut self, track: usize, number: u64, (start, end): (Ticks, Ticks), bytes: u64) {
+    pub(super) fn span(&mut self, track: usize, number: u64, start: Ticks, end: Ticks, bytes: u64) {
         if self.works == MOST_SPANS {
             self.is_cut = true;
             return;

@@ -149,7 +149,7 @@ pub(super) fn bsp(source: &Source, spec: &BspSpec) -> Result<Bsp, Diagnostic> {
         text: Arc::default(),
     };
     let macs = ("tile.macs", &mut chip.tile.macs);
-    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs.0, macs.1, &mut chip.energy.mac_pj)?;
     Ok(chip)
 }
 
@@ -265,7 +265,7 @@ fn planner(source: &Source, spec: &PlannerSpec) -> Result<Planner, Diagnostic> {
 fn energy(source: &Source, spec: &EnergySpec, tile: &BspTile) -> Result<BspEnergy, Diagnostic> {
     let real = |key: &str, value| source.real(&format!("energy.{key}"), value, limits::ENERGY);
     Ok(BspEnergy {
-        mac_pj: mac_energy(source, &spec.mac_pj, ("tile.macs", &tile.macs))?,
+        mac_pj: mac_energy(source, &spec.mac_pj, "tile.macs", &tile.macs)?,
         sram_pj_per_byte: real("sram_pj_per_byte", &spec.sram_pj_per_byte)?,
         exchange_pj_per_byte: real("exchange_pj_per_byte", &spec.exchange_pj_per_byte)?,
         static_w: real("static_w", &spec.static_w)?,

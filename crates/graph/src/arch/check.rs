@@ -54,7 +54,7 @@ pub(super) fn chip(source: &Source, spec: &ChipSpec) -> Result<Chip, Diagnostic>
         text: Arc::default(),
     };
     let lanes = ("pcu.lanes", &mut chip.pcu.lanes);
-    chip.emulated = emulated(source, spec.emulated.as_ref(), lanes, &mut chip.energy.mac_pj)?;
+    chip.emulated = emulated(source, spec.emulated.as_ref(), lanes.0, lanes.1, &mut chip.energy.mac_pj)?;
     Ok(chip)
 }
 
@@ -278,7 +278,8 @@ pub(super) fn counts_by_type(
 pub(super) fn mac_energy(
     source: &Source,
     spec: &Spanned<Named<Real>>,
-    (table, counts): (&str, &BTreeMap<Dtype, u64>),
+    table: &str,
+    counts: &BTreeMap<Dtype, u64>,
 ) -> Result<BTreeMap<Dtype, f64>, Diagnostic> {
     let mut mac_pj = BTreeMap::new();
     for (key, value) in spec.get_ref() {

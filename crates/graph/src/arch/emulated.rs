@@ -30,7 +30,8 @@ pub fn emulated_products(chip: &dyn Device, operands: &[Dtype]) -> Option<String
 pub(super) fn emulated(
     source: &Source,
     spec: Option<&Named<String>>,
-    (field, counts): (&str, &mut BTreeMap<Dtype, u64>),
+    field: &str,
+    counts: &mut BTreeMap<Dtype, u64>,
     mac_pj: &mut BTreeMap<Dtype, f64>,
 ) -> Result<Emulated, Diagnostic> {
     let native = counts.clone();

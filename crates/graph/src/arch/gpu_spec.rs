@@ -223,7 +223,7 @@ pub(super) fn gpu(source: &Source, spec: &GpuSpec) -> Result<Gpu, Diagnostic> {
         text: Arc::default(),
     };
     let macs = ("sm.tensor_macs", &mut chip.sm.tensor_macs);
-    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs.0, macs.1, &mut chip.energy.mac_pj)?;
     Ok(chip)
 }
 
@@ -295,7 +295,7 @@ fn cluster(source: &Source, spec: &ClusterSpec) -> Result<Cluster, Diagnostic> {
 
 fn energy(source: &Source, spec: &GpuEnergySpec, sm: &Sm) -> Result<GpuEnergy, Diagnostic> {
     Ok(GpuEnergy {
-        mac_pj: mac_energy(source, &spec.mac_pj, ("sm.tensor_macs", &sm.tensor_macs))?,
+        mac_pj: mac_energy(source, &spec.mac_pj, "sm.tensor_macs", &sm.tensor_macs)?,
         l2_pj_per_byte: source.real("energy.l2_pj_per_byte", &spec.l2_pj_per_byte, limits::ENERGY)?,
         static_w: source.real("energy.static_w", &spec.static_w, limits::ENERGY)?,
         zero_mac_share: zero_mac_share(source, spec.zero_mac_share.as_ref())?,

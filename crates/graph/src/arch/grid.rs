@@ -116,7 +116,7 @@ fn with_ratio(source: &Source, spec: &GridSpec, pattern: Vec<Vec<UnitKind>>) -> 
     let is_of_file = count(UnitKind::Pcu) * pmus == count(UnitKind::Pmu) * pcus;
     let of_ratio = || {
         let unit = |is_pcu: bool| if is_pcu { UnitKind::Pcu } else { UnitKind::Pmu };
-        shape::pattern((pcus, pmus)).into_iter().map(|line| line.into_iter().map(unit).collect()).collect()
+        shape::pattern(pcus, pmus).into_iter().map(|line| line.into_iter().map(unit).collect()).collect()
     };
     Ok(if is_of_file { pattern } else { of_ratio() })
 }

@@ -59,7 +59,7 @@ fn tier(source: &Source, spec: &TierSpec) -> Result<Tier, Diagnostic> {
     }
     Ok(Tier {
         channels,
-        bandwidth_bytes_per_s: bandwidth(source, spec, (part, channels), &field("bandwidth_gb_per_s"))?,
+        bandwidth_bytes_per_s: bandwidth(source, spec, part, channels, &field("bandwidth_gb_per_s"))?,
         latency_ns: time("latency_ns", &spec.latency_ns)?,
         burst_bytes,
         interleave_bytes,
@@ -88,7 +88,8 @@ fn part(source: &Source, field: &str, word: &Spanned<String>) -> Result<&'static
 fn bandwidth(
     source: &Source,
     spec: &TierSpec,
-    (part, channels): (Option<&MemoryPart>, u64),
+    part: Option<&MemoryPart>,
+    channels: u64,
     field: &str,
 ) -> Result<u64, Diagnostic> {
     let most = part.map(|part| part.channel_bytes_per_s() * channels as f64);

@@ -31,7 +31,8 @@ pub(super) type Shape = (u64, u64);
 
 impl Shapes {
     /// Shapes near `columns` x `rows`, of tiles and dies as many `across` and `down` as divide both sides.
-    pub(super) fn new(pattern: &[Vec<bool>], (columns, rows): Shape, step: (u64, u64)) -> Self {
+    pub(super) fn new(pattern: &[Vec<bool>], shape: Shape, step: (u64, u64)) -> Self {
+        let (columns, rows) = shape;
         let (height, width) = (pattern.len(), pattern.first().map_or(0, Vec::len));
         let mut sums = vec![0; (height + 1) * (width + 1)];
         for (y, line) in pattern.iter().enumerate() {
@@ -45,7 +46,8 @@ impl Shapes {
     }
 
     /// PCUs of a shape.
-    fn pcus(&self, (columns, rows): Shape) -> u64 {
+    fn pcus(&self, shape: Shape) -> u64 {
+        let (columns, rows) = shape;
         let sum = |x: u64, y: u64| self.sums[(y * (self.width + 1) + x) as usize];
         let (across, x) = (columns / self.width, columns % self.width);
         let (down, y) = (rows / self.height, rows % self.height);
@@ -54,7 +56,8 @@ impl Shapes {
     }
 
     /// How far a shape is from the file's, as the logarithm of the stretch.
-    fn stretch(&self, (columns, rows): Shape) -> f64 {
+    fn stretch(&self, shape: Shape) -> f64 {
+        let (columns, rows) = shape;
         ((columns * self.rows) as f64 / (self.columns * rows) as f64).ln().abs()
     }
 
@@ -130,7 +133,7 @@ pub(super) fn parts(ratio: f64) -> Option<(u64, u64)> {
 
 /// The pattern of a ratio: a square in whose every row and column PCUs and PMUs are spread evenly (Bresenham's line), each row shifted
 /// against the one above. One to one is a checkerboard.
-pub(super) fn pattern((pcus, pmus): (u64, u64)) -> Vec<Vec<bool>> {
+pub(super) fn pattern(pcus: u64, pmus: u64) -> Vec<Vec<bool>> {
     let all = pcus + pmus;
     let is_coprime =
         |shift: &u64| (2..=*shift).all(|factor| !shift.is_multiple_of(factor) || !all.is_multiple_of(factor));
@@ -154,7 +157,8 @@ mod tests {
         pattern.iter().map(|line| line.iter().map(letter).collect()).collect()
     }
 
-    fn counted(pattern: &[Vec<bool>], (columns, rows): Shape) -> u64 {
+    fn counted(pattern: &[Vec<bool>], shape: Shape) -> u64 {
+        let (columns, rows) = shape;
         let at = |x: u64, y: u64| pattern[y as usize % pattern.len()][x as usize % pattern[0].len()];
         let sites = (0..rows).flat_map(|y| (0..columns).map(move |x| (x, y)));
         sites.filter(|&(x, y)| at(x, y)).count() as u64
@@ -162,9 +166,9 @@ mod tests {
 
     #[test]
     fn ratios_become_patterns() {
-        assert_eq!(letters(&pattern((1, 1))), ["CM", "MC"]);
-        assert_eq!(letters(&pattern((2, 1))), ["CCM", "MCC", "CMC"]);
-        assert_eq!(letters(&pattern((1, 3))), ["CMMM", "MCMM", "MMCM", "MMMC"]);
+        assert_eq!(letters(&pattern(1, 1)), ["CM", "MC"]);
+        assert_eq!(letters(&pattern(2, 1)), ["CCM", "MCC", "CMC"]);
+        assert_eq!(letters(&pattern(1, 3)), ["CMMM", "MCMM", "MMCM", "MMMC"]);
         assert_eq!(
             [parts(1.0), parts(0.25), parts(1.5), parts(0.333)],
             [Some((1, 1)), Some((1, 4)), Some((3, 2)), Some((1, 3))]
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn a_checkerboard_of_any_even_number_stands_near_its_file() {
         // An SN40L: two tiles across and down.
-        let shapes = Shapes::new(&pattern((1, 1)), (52, 40), (2, 2));
+        let shapes = Shapes::new(&pattern(1, 1), (52, 40), (2, 2));
         assert_eq!(shapes.with(1040), Ok((52, 40)));
         // 40 x 40 is stretched by 1.30, 50 x 32 by 1.20.
         assert_eq!(shapes.with(800), Ok((50, 32)));
@@ -193,7 +197,7 @@ mod tests {
         fn a_shape_has_the_count_and_is_the_nearest(
             (pcus, pmus) in (1u64..4, 1u64..4), (columns, rows) in (1u64..12, 1u64..12), step in (1u64..3, 1u64..3), wanted in 1u64..40
         ) {
-            let pattern = pattern((pcus, pmus));
+            let pattern = pattern(pcus, pmus);
             let file = (columns * step.0, rows * step.1);
             let shapes = Shapes::new(&pattern, file, step);
             // With a quarter of PCUs at least, larger ones have more than is wanted.

@@ -133,7 +133,7 @@ pub(super) fn systolic(source: &Source, spec: &SystolicSpec) -> Result<Systolic,
         text: Arc::default(),
     };
     let macs = ("array.cell_macs", &mut chip.array.cell_macs);
-    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs.0, macs.1, &mut chip.energy.mac_pj)?;
     Ok(chip)
 }
 
@@ -162,7 +162,7 @@ fn buffer(source: &Source, spec: &BufferSpec) -> Result<UnifiedBuffer, Diagnosti
 fn energy(source: &Source, spec: &EnergySpec, array: &Arrays) -> Result<SystolicEnergy, Diagnostic> {
     let real = |key: &str, value| source.real(&format!("energy.{key}"), value, limits::ENERGY);
     Ok(SystolicEnergy {
-        mac_pj: mac_energy(source, &spec.mac_pj, ("array.cell_macs", &array.cell_macs))?,
+        mac_pj: mac_energy(source, &spec.mac_pj, "array.cell_macs", &array.cell_macs)?,
         buffer_pj_per_byte: real("buffer_pj_per_byte", &spec.buffer_pj_per_byte)?,
         static_w: real("static_w", &spec.static_w)?,
         zero_mac_share: zero_mac_share(source, spec.zero_mac_share.as_ref())?,

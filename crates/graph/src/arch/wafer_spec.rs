@@ -131,7 +131,7 @@ pub(super) fn wafer(source: &Source, spec: &WaferSpec) -> Result<Wafer, Diagnost
         text: Arc::default(),
     };
     let macs = ("core.macs", &mut chip.core.macs);
-    chip.emulated = emulated(source, spec.emulated.as_ref(), macs, &mut chip.energy.mac_pj)?;
+    chip.emulated = emulated(source, spec.emulated.as_ref(), macs.0, macs.1, &mut chip.energy.mac_pj)?;
     Ok(chip)
 }
 
@@ -148,7 +148,7 @@ fn core(source: &Source, spec: &CoreSpec) -> Result<WaferCore, Diagnostic> {
 fn energy(source: &Source, spec: &EnergySpec, core: &WaferCore) -> Result<WaferEnergy, Diagnostic> {
     let real = |key: &str, value| source.real(&format!("energy.{key}"), value, limits::ENERGY);
     Ok(WaferEnergy {
-        mac_pj: mac_energy(source, &spec.mac_pj, ("core.macs", &core.macs))?,
+        mac_pj: mac_energy(source, &spec.mac_pj, "core.macs", &core.macs)?,
         sram_pj_per_byte: real("sram_pj_per_byte", &spec.sram_pj_per_byte)?,
         link_pj_per_byte: real("link_pj_per_byte", &spec.link_pj_per_byte)?,
         static_w: real("static_w", &spec.static_w)?,

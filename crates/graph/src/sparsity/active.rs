@@ -27,7 +27,7 @@ pub enum NeuronAxis {
 
 impl NeuronAxis {
     /// Neurons of a weight of `rows` x `columns`, and elements of each.
-    pub fn of(self, (rows, columns): (u64, u64)) -> (u64, u64) {
+    pub fn of(self, rows: u64, columns: u64) -> (u64, u64) {
         match self {
             Self::Rows => (rows, columns),
             Self::Columns => (columns, rows),
@@ -36,7 +36,7 @@ impl NeuronAxis {
 
     /// Rows and columns of a block of the mask.
     pub fn block(self, shape: (u64, u64)) -> (u64, u64) {
-        let (_, length) = self.of(shape);
+        let (_, length) = self.of(shape.0, shape.1);
         match self {
             Self::Rows => (1, BLOCK.min(length)),
             Self::Columns => (BLOCK.min(length), 1),
@@ -65,7 +65,7 @@ impl ActiveNeurons {
     /// columns, which then lie one behind the other) and an index of the neurons: a bit for each, or a number for each that is
     /// active, whichever is smaller; none if all are.
     pub fn mask(&self, axis: NeuronAxis, shape: (u64, u64), seed: u64) -> BlockMask {
-        let (neurons, length) = axis.of(shape);
+        let (neurons, length) = axis.of(shape.0, shape.1);
         let mut index = BlockMask::empty(neurons, 1, (1, 1));
         self.draw(&mut index, &mut Pcg64Mcg::seed_from_u64(seed));
         let mut mask = BlockMask::empty(shape.0, shape.1, axis.block(shape));

@@ -212,6 +212,7 @@ pub(super) fn extent(
 }
 
 /// A shape in messages.
-pub(super) fn text((rows, columns): Shape) -> String {
+pub(super) fn text(shape: Shape) -> String {
+    let (rows, columns) = shape;
     format!("[{rows}, {columns}]")
 }

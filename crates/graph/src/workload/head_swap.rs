@@ -14,7 +14,7 @@ pub struct HeadSwap {
 
 impl HeadSwap {
     /// Of a stored matrix of `shape` rows and columns; `None` if sequences or heads do not divide it.
-    pub fn new((rows, columns): (u64, u64), sequences: u64, heads: u64) -> Option<Self> {
+    pub fn new(rows: u64, columns: u64, sequences: u64, heads: u64) -> Option<Self> {
         let divides = |extent: u64, by: u64| by > 0 && extent.is_multiple_of(by);
         (divides(rows, sequences) && divides(columns, heads)).then(|| Self {
             rows: rows / sequences,
@@ -42,15 +42,15 @@ mod tests {
     #[test]
     fn exchanged_twice_every_element_is_where_it_was() {
         // Two sequences of 3 rows and 4 heads of 5.
-        let there = HeadSwap::new((6, 20), 2, 4).unwrap();
+        let there = HeadSwap::new(6, 20, 2, 4).unwrap();
         assert_eq!((there, there.shape(6)), (HeadSwap { rows: 3, heads: 4, width: 5 }, Some((8, 15))));
-        let back = HeadSwap::new((8, 15), 2, 3).unwrap();
+        let back = HeadSwap::new(8, 15, 2, 3).unwrap();
         // Row 6 of the view is head 2 of sequence 1; column 11 is element 1 of its row 2.
         assert_eq!(there.stored(6, 11), (5, 11));
         for (row, column) in (0..6).flat_map(|row| (0..20).map(move |column| (row, column))) {
             let (seen_row, seen_column) = back.stored(row, column);
             assert_eq!(there.stored(seen_row, seen_column), (row, column));
         }
-        assert_eq!(HeadSwap::new((7, 20), 2, 4), None);
+        assert_eq!(HeadSwap::new(7, 20, 2, 4), None);
     }
 }

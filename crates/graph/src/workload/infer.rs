@@ -244,7 +244,7 @@ fn view_shape(
     }
     let elements = |(rows, columns): Shape| u128::from(rows) * u128::from(columns);
     let options = &operator.options;
-    let swapped = HeadSwap::new(first, options.batch, options.heads).and_then(|swap| swap.shape(first.0));
+    let swapped = HeadSwap::new(first.0, first.1, options.batch, options.heads).and_then(|swap| swap.shape(first.0));
     let (fits, expected) = match operator.kind {
         OperatorKind::Reshape => (elements(shape) == elements(first), "expected as many elements"),
         OperatorKind::HeadTranspose => {

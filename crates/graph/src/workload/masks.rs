@@ -35,12 +35,13 @@ impl<'a> MaskMaker<'a> {
     pub(super) fn mask(
         &mut self,
         name: &str,
-        (rows, columns): Shape,
+        shape: Shape,
         element_bytes: u64,
         sparsity: &Sparsity,
     ) -> Result<Arc<BlockMask>, Diagnostic> {
+        let (rows, columns) = shape;
         let block = match &sparsity.origin {
-            MaskOrigin::Active { axis, .. } => axis.block((rows, columns)),
+            MaskOrigin::Active { axis, .. } => axis.block(shape),
             MaskOrigin::Drawn { .. } | MaskOrigin::File { .. } => sparsity.block,
         };
         let block_rows = u128::from(rows.div_ceil(block.0));
@@ -55,7 +56,7 @@ impl<'a> MaskMaker<'a> {
             return Err(error.with_help("use larger blocks"));
         }
         if let MaskOrigin::Active { axis, .. } = sparsity.origin {
-            return self.active(name, axis, (rows, columns), sparsity).map(Arc::new);
+            return self.active(name, axis, shape, sparsity).map(Arc::new);
         }
         let blocks = (block_rows * block_columns) as f64;
         if let Some((density, span)) = sparsity.density.clone().filter(|(density, _)| (density * blocks).round() < 1.0)
@@ -92,7 +93,7 @@ impl<'a> MaskMaker<'a> {
         let MaskOrigin::Active { active, seed, neurons: group, span, .. } = &sparsity.origin else {
             return Ok(BlockMask::empty(shape.0, shape.1, sparsity.block));
         };
-        let (neurons, _) = axis.of(shape);
+        let (neurons, _) = axis.of(shape.0, shape.1);
         let refused = |title: String, label: String| Err(self.source.error(span.clone(), title, label));
         if neurons > MOST_NEURONS {
             let title = format!("`tensors.{name}.sparsity`: {name:?} has {neurons} neurons");

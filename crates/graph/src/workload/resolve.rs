@@ -57,7 +57,7 @@ impl Builder {
             let is_part = linked.kind == OperatorKind::Slice;
             let (shape, options) = ((self.tensors[of].rows, self.tensors[of].columns), &linked.options);
             let swap = (linked.kind == OperatorKind::HeadTranspose)
-                .then(|| HeadSwap::new(shape, options.batch, options.heads))
+                .then(|| HeadSwap::new(shape.0, shape.1, options.batch, options.heads))
                 .flatten();
             let view = View { base, of, is_part, transposed: false, gathered: false, window: None, swap };
             self.tensors[id].view = Some(view);
@@ -131,8 +131,7 @@ impl Builder {
             OperatorKind::Embedding => {
                 let (rows, columns) = (self.tensors[inputs[0]].rows, self.tensors[inputs[1]].columns);
                 indices = Some(inputs[0]);
-                inputs =
-                    vec![self.view_as(inputs[1], (rows, columns), Reading { gathered: true, ..Reading::default() })];
+                inputs = vec![self.view_as(inputs[1], rows, columns, Reading { gathered: true, ..Reading::default() })];
             }
             OperatorKind::Transpose => {
                 let (rows, columns) = (self.tensors[inputs[0]].columns, self.tensors[inputs[0]].rows);
@@ -164,7 +163,7 @@ impl Builder {
         if !options.is_pointwise() {
             let window = options.window(pixels, channels);
             let reading = Reading { window: Some(window), ..Reading::default() };
-            inputs[0] = self.view_as(inputs[0], (rows, channels * options.taps()), reading);
+            inputs[0] = self.view_as(inputs[0], rows, channels * options.taps(), reading);
         }
         if linked.kind.is_pool() {
             return Operator::new(linked.name.clone(), linked.kind, inputs, output);
@@ -191,10 +190,10 @@ impl Builder {
 
     /// Bytes of a tensor in another shape; the same view is made once.
     pub(super) fn view(&mut self, of: TensorId, rows: u64, columns: u64, transposed: bool) -> TensorId {
-        self.view_as(of, (rows, columns), Reading { transposed, ..Reading::default() })
+        self.view_as(of, rows, columns, Reading { transposed, ..Reading::default() })
     }
 
-    fn view_as(&mut self, of: TensorId, (rows, columns): (u64, u64), reading: Reading) -> TensorId {
+    fn view_as(&mut self, of: TensorId, rows: u64, columns: u64, reading: Reading) -> TensorId {
         let Reading { transposed, gathered, window } = reading;
         let base = self.tensors[of].view.map_or(of, |view| view.base);
         // Only a shape that a file gives a tensor stays between.

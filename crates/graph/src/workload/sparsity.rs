@@ -78,7 +78,8 @@ fn refuse_other_keys(
     source: &Source,
     table: &str,
     spec: &SparsitySpec,
-    (pattern, takes): (&str, &[&str]),
+    pattern: &str,
+    takes: &[&str],
 ) -> Result<(), Diagnostic> {
     let given: [Given<'_>; 13] = [
         ("density", spec.density.as_ref().map(Spanned::span)),
@@ -119,7 +120,7 @@ pub(super) fn sparsity(
     let spec = spanned.get_ref();
     let pattern = source.keyword(&field("pattern"), &spec.pattern, &PATTERNS.map(|(name, _)| name))?;
     let (pattern, takes) = PATTERNS[pattern];
-    refuse_other_keys(source, &table, spec, (pattern, takes))?;
+    refuse_other_keys(source, &table, spec, pattern, takes)?;
     let missing = |key: &str| {
         source.error(spanned.span(), format!("`{}` is missing", field(key)), format!("expected in `{table}`"))
     };

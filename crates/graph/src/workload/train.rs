@@ -96,7 +96,7 @@ pub(super) fn derive(graph: &mut Builder, options: TrainingOptions) -> Result<()
     let Backward { graph, .. } = backward;
     for &(weight, gradient) in &weights {
         let summed = accumulated(graph, options.micro_batches, weight, gradient);
-        update(graph, (options.optimizer, options.micro_batches), weight, summed);
+        update(graph, options.optimizer, options.micro_batches, weight, summed);
     }
     if let Some(pattern) = options.pattern {
         dynamic::derive(graph, pattern, &weights);
@@ -466,7 +466,7 @@ fn accumulated(graph: &mut Builder, micro_batches: u64, weight: TensorId, gradie
 
 /// The step of the optimiser on one weight: stored elements only, in rows of the weight's width. It runs once in all
 /// micro-batches.
-fn update(graph: &mut Builder, (kind, micro_batches): (OperatorKind, u64), weight: TensorId, gradient: TensorId) {
+fn update(graph: &mut Builder, kind: OperatorKind, micro_batches: u64, weight: TensorId, gradient: TensorId) {
     let of = &graph.tensors[weight];
     let (name, columns, repeat) = (of.name.clone(), of.columns, of.repeat);
     let rows = of.stored_elements().div_ceil(columns);

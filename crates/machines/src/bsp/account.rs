@@ -35,7 +35,8 @@ pub(super) fn outcome(
     chip: &Bsp,
     workload: &Workload,
     mode: Mode,
-    (program_of, planned): (&[usize], &[Planned]),
+    program_of: &[usize],
+    planned: &[Planned],
 ) -> Outcome {
     let mut programs: BTreeMap<usize, Vec<&Planned>> = BTreeMap::new();
     for one in planned {
@@ -111,7 +112,7 @@ fn count(chip: &Bsp, workload: &Workload, planned: &Planned) -> Counted {
         streaming,
         mean_cycles: mean,
         times,
-        energy: energy(chip, dtype, (planned, times), &traffic),
+        energy: energy(chip, dtype, planned, times, &traffic),
         traffic,
     }
 }
@@ -127,7 +128,7 @@ pub(super) fn joules(chip: &Bsp, workload: &Workload, planned: &Planned) -> f64 
 }
 
 /// Energy of an operator that runs so many times, without what flows statically.
-fn energy(chip: &Bsp, dtype: Dtype, (planned, times): (&Planned, f64), traffic: &Traffic) -> EnergyJ {
+fn energy(chip: &Bsp, dtype: Dtype, planned: &Planned, times: f64, traffic: &Traffic) -> EnergyJ {
     let pj = chip.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0);
     let joules = |macs: u64| macs as f64 * times * pj * 1e-12;
     let zeros = joules(planned.zero_macs) * chip.energy.zero_mac_share;
@@ -197,7 +198,7 @@ fn section(chip: &Bsp, workload: &Workload, mode: Mode, starts: bool, run: &[&Pl
         phase: first.phase,
         cycles,
         launch_cycles: launch,
-        bound_by: bound_by(&parts, mean, (streamed, &tier), launch as f64),
+        bound_by: bound_by(&parts, mean, streamed, &tier, launch as f64),
         pcus: run.iter().map(|planned| planned.tiles).max().unwrap_or(0),
         pmus: chip.tile.count,
         sram_peak_bytes: (peak * chip.tile.count as f64) as u64,
@@ -228,7 +229,7 @@ fn stage(workload: &Workload, planned: &Planned, of: &Counted) -> StageOutcome {
 }
 
 /// What takes most of a section's time.
-fn bound_by(parts: &Parts, mean: f64, (streamed, tier): (f64, &str), launch: f64) -> BoundBy {
+fn bound_by(parts: &Parts, mean: f64, streamed: f64, tier: &str, launch: f64) -> BoundBy {
     let most = [parts.compute, parts.exchange, parts.sync, streamed, launch].into_iter().fold(0.0, f64::max);
     if launch >= most {
         BoundBy::Launch

@@ -4,6 +4,7 @@ use super::gemm::{self, Product};
 use super::sparse::{Blocks, SparseProduct, dynamic_plan, static_plan};
 use super::step::{most_temporary, parts_of};
 use super::vertex;
+use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::{ByteSize, Dtype};
 use rdusim_graph::arch::{Bsp, SparseKernel};
@@ -42,7 +43,7 @@ fn check_room(chip: &Bsp, resident: f64, temporary: f64, what: &str) -> Result<(
 ///
 /// # Errors
 /// A data type that the tiles do not multiply, or no room.
-pub fn gemm_seconds(chip: &Bsp, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<f64, Diagnostic> {
+pub fn gemm_seconds(chip: &Bsp, dtype: Dtype, ProductShape { m, n, k }: ProductShape) -> Result<f64, Diagnostic> {
     let product = Product {
         count: 1,
         m,
@@ -67,7 +68,9 @@ pub fn gemm_seconds(chip: &Bsp, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Res
 /// A data type that the tiles do not multiply, an empty matrix, or no room.
 pub fn sparse_seconds(
     chip: &Bsp,
-    (blocks, columns, dtype): (&Blocks, u64, Dtype),
+    blocks: &Blocks,
+    columns: u64,
+    dtype: Dtype,
     kernel: SparseKernel,
 ) -> Result<f64, Diagnostic> {
     let (rows, depth) = blocks.shape();
@@ -76,7 +79,7 @@ pub fn sparse_seconds(
     let plan = match kernel {
         SparseKernel::Static => static_plan(chip, &product),
         SparseKernel::Dynamic => dynamic_plan(chip, &product),
-        SparseKernel::Dense => return gemm_seconds(chip, dtype, (columns, rows, depth)),
+        SparseKernel::Dense => return gemm_seconds(chip, dtype, ProductShape { m: columns, n: rows, k: depth }),
     };
     let plan = plan.ok_or_else(|| Diagnostic::new("a sparse matrix stores no element"))?;
     let stored = (blocks.count * blocks.side * blocks.side) as f64;

@@ -61,8 +61,8 @@ fn run_mode(chip: &Bsp, workload: &Workload, mode: Mode) -> Result<Outcome, Diag
     let program_of = programs(workload, mode);
     let (live, plans) = planned(chip, workload, mode, &program_of)?;
     let streamed = live.chosen(workload);
-    let mut outcome = account::outcome(chip, workload, mode, (&program_of, &plans));
-    outcome.notes = notes(chip, workload, mode, (&live, &streamed), &plans);
+    let mut outcome = account::outcome(chip, workload, mode, &program_of, &plans);
+    outcome.notes = notes(chip, workload, mode, &live, &streamed, &plans);
     outcome.notes.extend(workload.pruned_as_dense(false));
     Ok(outcome)
 }
@@ -78,7 +78,7 @@ fn planned(
     let mut caches = Caches::default();
     live.stream_what_must(chip, workload);
     loop {
-        let mut operators = Operators::new((chip, workload), mode, &live, (program_of, &mut caches));
+        let mut operators = Operators::new(chip, workload, mode, &live, program_of, &mut caches);
         let plans: Vec<Planned> = workload.operators.ids().map(|op| operators.plan(op)).collect();
         let Some(worst) = fullest(chip, &plans) else { return Ok((live, plans)) };
         if live.stream_one(workload, plans[worst].op).is_none() {
@@ -169,7 +169,8 @@ fn notes(
     chip: &Bsp,
     workload: &Workload,
     mode: Mode,
-    (live, streamed): (&Live, &[TensorId]),
+    live: &Live,
+    streamed: &[TensorId],
     plans: &[Planned],
 ) -> Vec<String> {
     let size = |bytes: f64| ByteSize(bytes.ceil() as u64).to_string();

@@ -97,10 +97,12 @@ const MEMORY_STEP: f64 = 4096.0;
 
 impl<'a> Operators<'a> {
     pub(super) fn new(
-        (chip, workload): (&'a Bsp, &'a Workload),
+        chip: &'a Bsp,
+        workload: &'a Workload,
         mode: Mode,
         live: &'a Live,
-        (program_of, caches): (&'a [usize], &'a mut Caches),
+        program_of: &'a [usize],
+        caches: &'a mut Caches,
     ) -> Self {
         let layout = vec![None; workload.tensors.len()];
         Self { chip, workload, mode, live, program_of, layout, caches }
@@ -131,7 +133,7 @@ impl<'a> Operators<'a> {
         let share = chip.planner.memory_share * chip.tile.sram_bytes as f64;
         let available = share.min(chip.tensor_bytes() as f64 - resident).max(0.0);
         let is_product = self.workload.operators[op].kind == OperatorKind::Gemm;
-        let mut planned = if is_product { self.gemm(op, (available, parts)) } else { self.vertex(op, available) };
+        let mut planned = if is_product { self.gemm(op, available, parts) } else { self.vertex(op, available) };
         if self.mode != Mode::Fused {
             self.add_layouts(op, &mut planned, available);
         }
@@ -165,7 +167,7 @@ impl<'a> Operators<'a> {
         }
     }
 
-    fn gemm(&mut self, op: OperatorId, (available, parts): (f64, u64)) -> Planned {
+    fn gemm(&mut self, op: OperatorId, available: f64, parts: u64) -> Planned {
         let (chip, workload) = (self.chip, self.workload);
         let operator = &workload.operators[op];
         let (a, b) = (operator.inputs[0], operator.inputs[1]);
@@ -329,7 +331,7 @@ impl<'a> Operators<'a> {
                 }
             }
             self.layout[output] = Some(first);
-            vertex::in_place(chip, workload, op, (foreign, available))
+            vertex::in_place(chip, workload, op, foreign, available)
         } else {
             self.layout[output] = Some(own);
             vertex::rearranged(chip, workload, op, available)

@@ -1,5 +1,6 @@
 //! The mechanisms one by one.
 
+use crate::kernels::ProductShape;
 use std::path::Path;
 
 use super::vertex::rearranged;
@@ -54,7 +55,7 @@ fn a_dense_product_meets_the_measured_rate() {
     // 209 and 223 TFLOP/s, fp16, m = k = 4096 [P arXiv:2303.16999, digitised from its figure].
     let bow = chip("bow", &[]);
     for (n, measured) in [(1024, 209.0), (2048, 223.0)] {
-        let seconds = gemm_seconds(&bow, Dtype::Fp16, (n, 4096, 4096)).unwrap();
+        let seconds = gemm_seconds(&bow, Dtype::Fp16, ProductShape { m: n, n: 4096, k: 4096 }).unwrap();
         let found = 2.0 * (4096 * 4096 * n) as f64 / seconds / 1e12;
         assert!((found / measured - 1.0).abs() < 0.15, "n {n}: {found}, measured {measured}");
     }

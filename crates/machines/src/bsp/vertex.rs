@@ -46,7 +46,8 @@ pub(super) fn in_place(
     chip: &Bsp,
     workload: &Workload,
     op: OperatorId,
-    (foreign_bytes, available): (f64, f64),
+    foreign_bytes: f64,
+    available: f64,
 ) -> (Vec<Superstep>, u64) {
     let operator = &workload.operators[op];
     let all = extent(workload, op);
@@ -67,7 +68,7 @@ pub(super) fn in_place(
 /// bytes only, its rows come one after the other, in parts.
 pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId, available: f64) -> (Vec<Superstep>, u64) {
     if let Some(chains) = workload.chains(op) {
-        return carried(chip, workload, (op, &chains), available);
+        return carried(chip, workload, op, &chains, available);
     }
     let operator = &workload.operators[op];
     let all = extent(workload, op);
@@ -103,12 +104,7 @@ pub(super) fn rearranged(chip: &Bsp, workload: &Workload, op: OperatorId, availa
 
 /// The supersteps of an operator that carries a state: tiles have whole sequences of some columns, whose rows follow one another. What
 /// they need comes over the exchange; where a tile has room for `available` bytes only, so many rows at a time, and the state stays.
-fn carried(
-    chip: &Bsp,
-    workload: &Workload,
-    (op, chains): (OperatorId, &Chains),
-    available: f64,
-) -> (Vec<Superstep>, u64) {
+fn carried(chip: &Bsp, workload: &Workload, op: OperatorId, chains: &Chains, available: f64) -> (Vec<Superstep>, u64) {
     let operator = &workload.operators[op];
     let all = chains.count().max(1);
     let tiles = chip.tile.count.min(all);

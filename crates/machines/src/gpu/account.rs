@@ -81,7 +81,7 @@ pub(super) fn outcome(
 }
 
 /// Energy of a kernel that runs so many `times` and takes `static_s` seconds in all.
-fn energy(gpu: &Gpu, dtype: Dtype, (timed, times): (&Timed, f64), traffic: &Traffic, static_s: f64) -> EnergyJ {
+fn energy(gpu: &Gpu, dtype: Dtype, timed: &Timed, times: f64, traffic: &Traffic, static_s: f64) -> EnergyJ {
     let pj = gpu.energy.mac_pj.get(&dtype).copied().unwrap_or(0.0);
     let joules = |macs: u64| macs as f64 * times * pj * 1e-12;
     let zeros = joules(timed.zero_macs) * gpu.energy.zero_mac_share;
@@ -135,7 +135,7 @@ fn section(gpu: &Gpu, workload: &Workload, kernel: &Kernel, timed: &Timed, gap: 
     .shared_by(every);
     let cycles_of_all = shared(cycles);
     let static_s = cycles_of_all as f64 / gpu.clock_hz as f64;
-    let energy = energy(gpu, workload.tensors[first.inputs[0]].dtype, (timed, times), &traffic, static_s);
+    let energy = energy(gpu, workload.tensors[first.inputs[0]].dtype, timed, times, &traffic, static_s);
     let memory_cycles = traffic.off_chip_bytes() as f64 / gpu.memory_bytes_per_cycle();
     let tier = gpu.memory.iter().next().map_or_else(String::new, |tier| tier.name.clone());
     let bound_by = if 2 * launch > cycles { BoundBy::Launch } else { told(timed.time.limit, &tier) };

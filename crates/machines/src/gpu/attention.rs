@@ -59,7 +59,7 @@ pub(super) fn forward(
     macs_per_cycle: f64,
     moved_bytes: f64,
 ) -> KernelTime {
-    time(gpu, kernel, scores, (macs_per_cycle, false), moved_bytes, false)
+    time(gpu, kernel, scores, macs_per_cycle, false, moved_bytes, false)
 }
 
 /// Time of the kernel, or of its gradient's; `moved_bytes` to and from memory. With `by_head` a thread block has all queries of
@@ -68,7 +68,8 @@ pub(super) fn time(
     gpu: &Gpu,
     kernel: &AttentionKernel,
     of: &Scores,
-    (macs_per_cycle, by_head): (f64, bool),
+    macs_per_cycle: f64,
+    by_head: bool,
     moved_bytes: f64,
     gradient: bool,
 ) -> KernelTime {

@@ -1,5 +1,6 @@
 //! Calls of an inference stack: each constant of the kernels does what its description says, and more work never takes less time.
 
+use crate::kernels::ProductShape;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
 
@@ -57,7 +58,7 @@ fn a_cache_of_twice_the_length_never_takes_less_time() {
 }
 
 /// Microseconds of a product of a format.
-fn product_us(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> f64 {
+fn product_us(gpu: &Gpu, format: ProductFormat, ProductShape { m, n, k }: ProductShape) -> f64 {
     seconds(gpu, &Case::Gemm { format, m, n, k }).unwrap() * 1e6
 }
 
@@ -66,15 +67,19 @@ fn product_us(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> f
 #[test]
 fn activations_that_stay_in_the_l2_are_not_read_again() {
     let bf16 = ProductFormat::Plain(Dtype::Bf16);
-    for (name, shape, measured_us) in
+    for (name, (m, n, k), measured_us) in
         [("h100", (4096, 32, 3072), 6.985), ("h100", (3840, 128, 768), 4.404), ("b200", (4353, 512, 3584), 12.438)]
     {
-        let found = product_us(&shipped(name, &[]), bf16, shape);
-        assert!((found / measured_us - 1.0).abs() < 0.2, "{name} {shape:?}: {found}");
+        let found = product_us(&shipped(name, &[]), bf16, ProductShape { m, n, k });
+        assert!((found / measured_us - 1.0).abs() < 0.2, "{name} {m} x {n} x {k}: {found}");
     }
     // An L2 of a megabyte keeps none of them.
-    let kept = product_us(&shipped("h100", &[]), bf16, (4096, 32, 3072));
-    let read = product_us(&shipped("h100", &["arch.l2.capacity_bytes=1048576"]), bf16, (4096, 32, 3072));
+    let kept = product_us(&shipped("h100", &[]), bf16, ProductShape { m: 4096, n: 32, k: 3072 });
+    let read = product_us(
+        &shipped("h100", &["arch.l2.capacity_bytes=1048576"]),
+        bf16,
+        ProductShape { m: 4096, n: 32, k: 3072 },
+    );
     assert!(read > 1.3 * kept, "{read} and {kept}");
 }
 
@@ -82,18 +87,19 @@ fn activations_that_stay_in_the_l2_are_not_read_again() {
 #[test]
 fn a_row_that_a_thread_block_quantises_takes_its_time() {
     let b200 = shipped("b200", &[]);
-    for (shape, measured_us) in [
+    for ((m, n, k), measured_us) in [
         ((6, 128, 12_288), 28.011),
         ((32, 1536, 12_288), 28.018),
         ((112, 128, 10_240), 23.910),
         ((4, 3072, 3072), 11.24),
     ] {
-        let found = product_us(&b200, ProductFormat::Nvfp4, shape);
-        assert!((found / measured_us - 1.0).abs() < 0.15, "{shape:?}: {found}");
+        let found = product_us(&b200, ProductFormat::Nvfp4, ProductShape { m, n, k });
+        assert!((found / measured_us - 1.0).abs() < 0.15, "{m} x {n} x {k}: {found}");
     }
     // Rows that SMs share out take no such time.
     let shared = shipped("b200", &["arch.quantise.nvfp4.row_gb_per_s=1e5"]);
-    let time = |gpu: &Gpu, rows: u64| product_us(gpu, ProductFormat::Nvfp4, (rows, 128, 12_288));
+    let time =
+        |gpu: &Gpu, rows: u64| product_us(gpu, ProductFormat::Nvfp4, ProductShape { m: rows, n: 128, k: 12_288 });
     assert!(time(&shared, 6) < 0.5 * time(&b200, 6));
     alike(time(&b200, 4096), time(&shared, 4096));
 }
@@ -101,7 +107,7 @@ fn a_row_that_a_thread_block_quantises_takes_its_time() {
 #[test]
 fn a_product_behind_another_starts_under_its_end() {
     let (b200, apart) = (shipped("b200", &[]), shipped("b200", &["arch.gemm.hidden_launches=0"]));
-    let tiny = |gpu: &Gpu| product_us(gpu, ProductFormat::Plain(Dtype::Bf16), (80, 128, 32));
+    let tiny = |gpu: &Gpu| product_us(gpu, ProductFormat::Plain(Dtype::Bf16), ProductShape { m: 80, n: 128, k: 32 });
     let launch_us = b200.launch.graph_gap_us + b200.launch.ramp_us;
     alike(tiny(&apart) - tiny(&b200), b200.gemm.hidden_launches * launch_us);
 }

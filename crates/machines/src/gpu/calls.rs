@@ -8,6 +8,7 @@ use super::gemm;
 use super::serving::AttentionCall;
 use super::stream;
 use super::time::{KernelTime, Limit};
+use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
@@ -22,7 +23,7 @@ pub enum KernelCall {
         /// Products of one launch.
         count: u64,
         /// Rows, columns and depth of each.
-        shape: (u64, u64, u64),
+        shape: ProductShape,
     },
     /// Products of so many rows each, with matrices of their own, in one launch: the grouped products of a layer of experts.
     Grouped {
@@ -74,7 +75,7 @@ struct Done {
 /// A data type that the tensor cores lack.
 pub fn kernel_cost(gpu: &Gpu, call: &KernelCall) -> Result<KernelCost, Diagnostic> {
     let (done, dtype) = match *call {
-        KernelCall::Grouped { dtype, ref rows, shape } => (grouped(gpu, dtype, rows, shape)?, dtype),
+        KernelCall::Grouped { dtype, ref rows, shape } => (grouped(gpu, dtype, rows, shape.0, shape.1)?, dtype),
         KernelCall::Product { dtype, count, shape } => (batch(gpu, dtype, count, shape)?, dtype),
         KernelCall::Stream { bytes, operations } => {
             let time = stream::time(gpu, bytes, bytes, operations);
@@ -91,7 +92,7 @@ pub fn kernel_cost(gpu: &Gpu, call: &KernelCall) -> Result<KernelCost, Diagnosti
 }
 
 /// Products of equal shapes.
-fn batch(gpu: &Gpu, dtype: Dtype, count: u64, shape: (u64, u64, u64)) -> Result<Done, Diagnostic> {
+fn batch(gpu: &Gpu, dtype: Dtype, count: u64, shape: ProductShape) -> Result<Done, Diagnostic> {
     let one = product(gpu, dtype, shape)?;
     let all = |bytes: f64| bytes * count as f64;
     let product = gemm::Product {
@@ -101,7 +102,7 @@ fn batch(gpu: &Gpu, dtype: Dtype, count: u64, shape: (u64, u64, u64)) -> Result<
         write_bytes: all(one.write_bytes),
         ..one
     };
-    let (m, n, k) = shape;
+    let ProductShape { m, n, k } = shape;
     Ok(multiplied(gpu, &product, count as f64 * m as f64 * n as f64 * k as f64))
 }
 
@@ -122,17 +123,17 @@ fn attended(gpu: &Gpu, call: &AttentionCall, before: u64, gradient: bool) -> Don
     let pairs = call.tokens as f64 * (before as f64 + (call.tokens + 1) as f64 / 2.0);
     let products = if gradient { 5.0 } else { 2.0 };
     let macs = products * pairs * (call.batch * call.heads * call.head_dim) as f64;
-    Done { time: attention::time(gpu, &gpu.attention, &scores, (rate, false), moved, gradient), macs, moved }
+    Done { time: attention::time(gpu, &gpu.attention, &scores, rate, false, moved, gradient), macs, moved }
 }
 
 /// Products of so many rows, at the share of the rate that kernels of groups reach.
-fn grouped(gpu: &Gpu, dtype: Dtype, rows: &[u64], (n, k): (u64, u64)) -> Result<Done, Diagnostic> {
+fn grouped(gpu: &Gpu, dtype: Dtype, rows: &[u64], n: u64, k: u64) -> Result<Done, Diagnostic> {
     let groups: Vec<u64> = rows.iter().copied().filter(|&rows| rows > 0).collect();
     let Some(&most) = groups.iter().max() else {
         return Ok(Done { time: KernelTime::of(0.0, Limit::Latency), macs: 0.0, moved: 0.0 });
     };
     let (count, all) = (groups.len() as u64, groups.iter().sum::<u64>());
-    let one = product(gpu, dtype, (most, n, k))?;
+    let one = product(gpu, dtype, ProductShape { m: most, n, k })?;
     let bytes = |rows: u64, columns: u64| (rows * columns * dtype.bytes()) as f64;
     let product = gemm::Product {
         count,

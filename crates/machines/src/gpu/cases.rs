@@ -6,6 +6,7 @@ use super::format::ProductFormat;
 use super::gemm::{self, Product};
 use super::latent::{self, LatentCall};
 use super::serving::{self, AttentionCall, Part};
+use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
@@ -60,7 +61,7 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
         Case::LatentDecode(of) => sum(latent::decode(gpu, &of, rate(gpu, Dtype::Bf16)?)?),
         Case::Experts(of) => sum(expert_layer::parts(gpu, &of)?),
         Case::Gemm { format, m, n, k } => {
-            let product = of_format(gpu, format, (m, n, k))?;
+            let product = of_format(gpu, format, ProductShape { m, n, k })?;
             gemm::fastest(gpu, &product).cycles + gpu.product_launch_cycles() + format.quantise_cycles(gpu, m, k)
         }
     };
@@ -71,7 +72,7 @@ pub fn seconds(gpu: &Gpu, case: &Case) -> Result<f64, Diagnostic> {
 ///
 /// # Errors
 /// A format that the tensor cores lack.
-pub fn product_seconds(gpu: &Gpu, format: ProductFormat, shape: (u64, u64, u64)) -> Result<f64, Diagnostic> {
+pub fn product_seconds(gpu: &Gpu, format: ProductFormat, shape: ProductShape) -> Result<f64, Diagnostic> {
     let product = of_format(gpu, format, shape)?;
     Ok((gemm::fastest(gpu, &product).cycles + gpu.launch_cycles()) / gpu.clock_hz as f64)
 }
@@ -83,7 +84,7 @@ fn rate(gpu: &Gpu, dtype: Dtype) -> Result<f64, Diagnostic> {
 
 /// A product of a format, one of a chain of like products: the activations lie in the L2 from the product or the kernel before if
 /// everything between two uses of them fits it, and so does the matrix if [`MATRICES`] of them fit it together.
-fn of_format(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
+fn of_format(gpu: &Gpu, format: ProductFormat, ProductShape { m, n, k }: ProductShape) -> Result<Product, Diagnostic> {
     let a_bytes = (m * k) as f64 * format.activation_bytes();
     let b_bytes = (k * n) as f64 * format.weight_bytes();
     let write_bytes = (m * n) as f64 * format.result_bytes();
@@ -108,7 +109,7 @@ fn of_format(gpu: &Gpu, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> Re
 }
 
 /// A product whose operands and result lie in memory.
-pub(super) fn product(gpu: &Gpu, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<Product, Diagnostic> {
+pub(super) fn product(gpu: &Gpu, dtype: Dtype, ProductShape { m, n, k }: ProductShape) -> Result<Product, Diagnostic> {
     let bytes = |rows: u64, columns: u64| (rows * columns * dtype.bytes()) as f64;
     Ok(Product {
         count: 1,

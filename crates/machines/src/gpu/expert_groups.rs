@@ -18,7 +18,7 @@ pub(super) fn find(gpu: &Gpu, workload: &Workload, uses: &Uses) -> Vec<Group> {
 fn around(gpu: &Gpu, workload: &Workload, uses: &Uses, gather: OperatorId) -> Option<Group> {
     let of = |op: OperatorId| &workload.operators[op];
     let first = uses.consumers(workload, of(gather).output).iter().copied().find(|&op| is_grouped(workload, op))?;
-    experts(gpu, workload, (gather, first))?;
+    experts(gpu, workload, gather, first)?;
     let mut operators = vec![gather];
     let last = behind(workload, uses, &mut operators)?;
     for op in operators.clone() {
@@ -108,7 +108,7 @@ fn added(workload: &Workload, uses: &Uses, mut last: OperatorId, operators: &mut
 }
 
 /// What the library's call is asked for, by what gathers its rows and its first product. None: the tensor cores lack its format.
-pub(super) fn experts(gpu: &Gpu, workload: &Workload, (gather, first): (OperatorId, OperatorId)) -> Option<Experts> {
+pub(super) fn experts(gpu: &Gpu, workload: &Workload, gather: OperatorId, first: OperatorId) -> Option<Experts> {
     let operator = &workload.operators[first];
     // The gathered rows are a view of the tokens'.
     let tokens = workload.tensors[workload.base(*workload.operators[gather].inputs.first()?)].rows;

@@ -62,7 +62,7 @@ struct Tile<'a> {
 }
 
 impl<'a> Tile<'a> {
-    fn new(gpu: &'a Gpu, p: &'a Product, (rows, columns): (u64, u64)) -> Option<Self> {
+    fn new(gpu: &'a Gpu, p: &'a Product, rows: u64, columns: u64) -> Option<Self> {
         // A product no deeper than an instruction is one step of one instruction.
         let instruction = (INSTRUCTION_BYTES / p.element_bytes).max(1);
         let whole = (gpu.gemm.step_bytes / p.element_bytes).max(1);
@@ -309,7 +309,7 @@ pub(super) fn shared_bytes(gpu: &Gpu, rows: u64, columns: u64, step_bytes: u64) 
 pub(super) fn fastest(gpu: &Gpu, p: &Product) -> KernelTime {
     let mut best: Option<KernelTime> = None;
     for &tile in &gpu.gemm.tiles {
-        let Some(tile) = Tile::new(gpu, p, tile) else { continue };
+        let Some(tile) = Tile::new(gpu, p, tile.0, tile.1) else { continue };
         if best.as_ref().is_some_and(|known| tile.least_cycles() >= known.cycles) {
             continue;
         }

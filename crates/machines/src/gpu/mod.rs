@@ -222,9 +222,9 @@ impl Timer<'_> {
         }
         reads.extend(others().map(|t| (t, self.missing(t))));
         let style = sparse.map(|(style, what): (Style, &str)| format!("; sparse {what}: {}", style.told()));
-        let expanded = self.expanded((a, columns.div_ceil(EXPANDED_ROWS)), form.m);
+        let expanded = self.expanded(a, columns.div_ceil(EXPANDED_ROWS), form.m);
         let mut time = self.with_expansion(time, expanded);
-        time.cycles += self.narrowing_cycles((a, b), (op, form.instances * form.heads * form.m * form.k));
+        time.cycles += self.narrowing_cycles((a, b), op, form.instances * form.heads * form.m * form.k);
         // The epilogue prunes when the products of its tile are done.
         time.cycles += self.pruning_operations() / (time.sms.max(1) * gpu.sm.vector_lanes) as f64;
         let mut timed = self.timed(time, reads, macs);
@@ -237,17 +237,17 @@ impl Timer<'_> {
 
     /// Whether the tensor cores multiply a second operand in its NVFP4 form: activations of eight bits are then narrowed to four by the
     /// kernel that quantises them.
-    fn is_of_four_bits(&self, (a, b): (TensorId, TensorId)) -> bool {
+    fn is_of_four_bits(&self, a: TensorId, b: TensorId) -> bool {
         let tensors = &self.workload.tensors;
         let is_stored = tensors[b].packed.is_some_and(|packed| packed.format == ProductFormat::Nvfp4.name());
         is_stored && tensors[a].dtype == Dtype::Fp8E4m3 && self.gpu.sm.fp4_macs.is_some()
     }
 
     /// Cycles of the kernel that narrows activations to four bits, with a scale for each 16, before the first product that reads them.
-    fn narrowing_cycles(&self, operands: (TensorId, TensorId), (op, elements): (OperatorId, u64)) -> f64 {
+    fn narrowing_cycles(&self, operands: (TensorId, TensorId), op: OperatorId, elements: u64) -> f64 {
         let first =
             self.workload.operators.iter_enumerated().find(|(_, other)| other.inputs.first() == Some(&operands.0));
-        if !self.is_of_four_bits(operands) || first.is_none_or(|(first, _)| first != op) {
+        if !self.is_of_four_bits(operands.0, operands.1) || first.is_none_or(|(first, _)| first != op) {
             return 0.0;
         }
         let bytes = elements as f64 * (ProductFormat::Nvfp4.result_bytes() + ProductFormat::Nvfp4.activation_bytes());
@@ -259,7 +259,9 @@ impl Timer<'_> {
 
     /// The product as it runs where its second operand is multiplied in NVFP4.
     fn in_four_bits(&self, product: Product, operands: (TensorId, TensorId)) -> Product {
-        let Some(macs) = self.gpu.sm.fp4_macs.filter(|_| self.is_of_four_bits(operands)) else { return product };
+        let Some(macs) = self.gpu.sm.fp4_macs.filter(|_| self.is_of_four_bits(operands.0, operands.1)) else {
+            return product;
+        };
         let format = ProductFormat::Nvfp4;
         let packed = format.packed();
         Product {
@@ -299,10 +301,10 @@ impl Timer<'_> {
         } else {
             let scores = attention::Scores::of(&form);
             let by_head = gpu.fusion.attention == AttentionKind::Flash1;
-            attention::time(gpu, self.prompt_kernel(), &scores, (macs_per_cycle, by_head), moved, gradient)
+            attention::time(gpu, self.prompt_kernel(), &scores, macs_per_cycle, by_head, moved, gradient)
         };
         // Queries stay with their thread block.
-        let expanded = self.expanded((queries, 1), form.m);
+        let expanded = self.expanded(queries, 1, form.m);
         let products = if gradient { 5 } else { 2 };
         let timed = self.timed(self.with_expansion(time, expanded), reads, products * form.causal_macs());
         Timed { expanded, ..timed }
@@ -312,7 +314,7 @@ impl Timer<'_> {
     /// gives it, and at least as long as its bytes take.
     fn experts(&mut self, gather: OperatorId, first: OperatorId) -> Timed {
         let (gpu, workload) = (self.gpu, self.workload);
-        let layer = expert_groups::experts(gpu, workload, (gather, first)).zip(expert_groups::loads(workload, first));
+        let layer = expert_groups::experts(gpu, workload, gather, first).zip(expert_groups::loads(workload, first));
         let Some((of, loads)) = layer else { return Timed::default() };
         let parts = expert_layer::parts_with(gpu, &of, &[loads]).unwrap_or_default();
         // The call outside its kernels, and the gap before them, are counted elsewhere.
@@ -336,7 +338,7 @@ impl Timer<'_> {
         time.shape = format!("{} experts, {} rows", of.experts, of.tokens * of.chosen);
         // The format's constants have the time of expanding matrices; its energy is counted.
         let rows = workload.operators[first].inputs[0];
-        let expanded = self.expanded((rows, 1), workload.form(first).map_or(0, |form| form.m));
+        let expanded = self.expanded(rows, 1, workload.form(first).map_or(0, |form| form.m));
         Timed { expanded, ..self.timed(time, reads, macs) }
     }
 
@@ -355,13 +357,13 @@ impl Timer<'_> {
 
     /// Elements that thread blocks convert as they read them, where operands of products are stored in another format or of a type that
     /// the tensor cores lack: those of the first so often, others once for a block of rows.
-    fn expanded(&self, (first, times): (TensorId, u64), rows: u64) -> f64 {
+    fn expanded(&self, first: TensorId, times: u64, rows: u64) -> f64 {
         let workload = self.workload;
         let is_converted = |t: &TensorId| {
             let of = &workload.tensors[*t];
             of.is_expanded() || self.gpu.emulated.contains_key(&of.dtype)
         };
-        let is_multiplied = |operator: &Operator| self.is_of_four_bits((operator.inputs[0], operator.inputs[1]));
+        let is_multiplied = |operator: &Operator| self.is_of_four_bits(operator.inputs[0], operator.inputs[1]);
         let is_read = |t: &TensorId| self.kernel.reads.iter().any(|&read| workload.base(read) == workload.base(*t));
         let products = self.kernel.operators.iter().map(|&op| &workload.operators[op]);
         let products = products.filter(|operator| operator.kind == OperatorKind::Gemm && !is_multiplied(operator));

@@ -6,6 +6,17 @@ use rdusim_graph::sparsity::BlockMask;
 use super::gemm::{Product, fastest, shared_bytes};
 use super::time::{KernelTime, Limit};
 
+/// What SMs do, in cycles.
+#[derive(Debug, Clone, Copy)]
+struct SmLoad {
+    /// The busiest.
+    busiest: f64,
+    /// The mean of all.
+    mean: f64,
+    /// How many have work.
+    sms: u64,
+}
+
 /// Rows of activations a thread block of the block-sparse kernel has.
 const ROWS: [u64; 3] = [64, 128, 256];
 /// Columns of a stored block that a thread block works on at most.
@@ -116,7 +127,7 @@ fn blocks(gpu: &Gpu, p: &Product, mask: &BlockMask, rows: u64, b_bytes: f64) -> 
     let passes = if b_bytes <= gpu.l2.reuse_bytes() { 1.0 } else { (p.m as f64 / stay).ceil().max(1.0) };
     let b_read_bytes = b_bytes * passes;
     let shape = format!("{rows} rows by blocks of {} x {}", mask.block_rows(), mask.block_columns());
-    finished(gpu, p, (busiest, mean, sms), (p.a_bytes, b_read_bytes), l2_bytes, shape)
+    finished(gpu, p, SmLoad { busiest, mean, sms }, p.a_bytes, b_read_bytes, l2_bytes, shape)
 }
 
 /// Every stored element meets a row vector of activations on the vector lanes.
@@ -124,8 +135,8 @@ fn elements(gpu: &Gpu, p: &Product, stored_macs: u64, b_bytes: f64) -> KernelTim
     let rate = (gpu.sm.count * gpu.sm.vector_lanes) as f64 * gpu.block_sparse.gather_share;
     let busiest = stored_macs as f64 / rate + 2.0 * gpu.latency_cycles();
     let l2_bytes = stored_macs as f64 * p.element_bytes as f64 + p.write_bytes;
-    let sums = (busiest, busiest, gpu.sm.count);
-    finished(gpu, p, sums, (p.a_bytes, b_bytes), l2_bytes, "gathered elements".to_owned())
+    let load = SmLoad { busiest, mean: busiest, sms: gpu.sm.count };
+    finished(gpu, p, load, p.a_bytes, b_bytes, l2_bytes, "gathered elements".to_owned())
 }
 
 /// The gradient of a sparse weight: stored blocks of the result, each over the whole depth; or all of it.
@@ -159,7 +170,7 @@ pub(super) fn sampled(gpu: &Gpu, p: &Product, mask: &BlockMask) -> Chosen {
     let passes = if p.a_bytes <= gpu.l2.reuse_bytes() { 1.0 } else { (mask.n_blocks() as f64 / stay).ceil().max(1.0) };
     let shape = format!("stored blocks of {rows} x {columns} of the result");
     let sms = blocks.min(gpu.sm.count);
-    let time = finished(gpu, p, (busiest, mean, sms), (p.a_bytes * passes, p.b_bytes), l2_bytes, shape);
+    let time = finished(gpu, p, SmLoad { busiest, mean, sms }, p.a_bytes * passes, p.b_bytes, l2_bytes, shape);
     if time.cycles < best.time.cycles {
         best = Chosen { time, macs, zero_macs: 0, style: Style::Blocks };
     }
@@ -169,8 +180,9 @@ pub(super) fn sampled(gpu: &Gpu, p: &Product, mask: &BlockMask) -> Chosen {
 fn finished(
     gpu: &Gpu,
     p: &Product,
-    (busiest, mean, sms): (f64, f64, u64),
-    (a_read_bytes, b_read_bytes): (f64, f64),
+    SmLoad { busiest, mean, sms }: SmLoad,
+    a_read_bytes: f64,
+    b_read_bytes: f64,
     l2_bytes: f64,
     shape: String,
 ) -> KernelTime {

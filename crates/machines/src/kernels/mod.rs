@@ -17,6 +17,17 @@ use rdusim_outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, HeldBy, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 
+/// The shape of a product: `m` rows by `n` columns, over a depth of `k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProductShape {
+    /// Rows of the first operand and of the result.
+    pub m: u64,
+    /// Columns of the second operand and of the result.
+    pub n: u64,
+    /// Columns of the first operand, rows of the second.
+    pub k: u64,
+}
+
 /// The busiest unit works so much longer than the mean before imbalance is what bounds.
 const IMBALANCE: f64 = 1.5;
 
@@ -144,14 +155,15 @@ pub fn pipeline(
     workload: &Workload,
     lists: &[Vec<OperatorId>],
     timed: &[Timed],
-    (cycles, limit): (f64, Limit),
+    cycles: f64,
+    limit: Limit,
 ) -> Outcome {
     let run: Run<'_> = lists.iter().zip(timed).collect();
     let mut all = gathered(machine, workload, &run, true);
     all.by_limit = Limit::ALL.map(|of| (of, if of == limit { cycles } else { 0.0 }));
     let launch = machine.start_cycles.ceil() as u64;
     let units = timed.iter().map(|timed| timed.units).sum();
-    let section = finished(machine, all, &run, (cycles.ceil() as u64 + launch, launch, units), "pipeline from");
+    let section = finished(machine, all, &run, cycles.ceil() as u64 + launch, launch, units, "pipeline from");
     Outcome {
         mode: Mode::Fused,
         fidelity: Fidelity::Kernel,
@@ -217,7 +229,7 @@ fn gathered(machine: &Machine<'_>, workload: &Workload, run: &Run<'_>, beside: b
         let turns = if beside { 1.0 } else { times };
         let of = traffic_of(workload, timed).times(first.repeat).shared_by(first.every);
         let dtype = workload.tensors[first.inputs[0]].dtype;
-        add_energy(machine, dtype, (timed, times), &of, &mut all.energy);
+        add_energy(machine, dtype, timed, times, &of, &mut all.energy);
         all.traffic.add(&of);
         let limits = all.by_limit.iter_mut().filter(|(limit, _)| *limit == timed.limit);
         limits.for_each(|(_, sum)| *sum += timed.cycles * turns);
@@ -256,7 +268,7 @@ fn section(machine: &Machine<'_>, workload: &Workload, mode: Mode, starts: bool,
     let cycles = (all.by_limit.iter().map(|(_, sum)| sum).sum::<f64>()).ceil() as u64 + launch;
     let units = run.iter().map(|(_, timed)| timed.units).max().unwrap_or(0);
     let name = if mode == Mode::Fused { "program from" } else { "" };
-    let section = finished(machine, all, run, (cycles, launch, units), name);
+    let section = finished(machine, all, run, cycles, launch, units, name);
     SectionOutcome { repeat, launches, every, phase: first.phase, ..section }
 }
 
@@ -266,7 +278,9 @@ fn finished(
     machine: &Machine<'_>,
     all: Gathered,
     run: &Run<'_>,
-    (cycles, launch, units): (u64, u64, u64),
+    cycles: u64,
+    launch: u64,
+    units: u64,
     prefix: &str,
 ) -> SectionOutcome {
     let Gathered { operators, stages, traffic, mut energy, by_limit, busiest, mean } = all;
@@ -299,13 +313,7 @@ fn finished(
 }
 
 /// Adds the energy of a kernel that runs so many times, without what flows statically.
-fn add_energy(
-    machine: &Machine<'_>,
-    dtype: Dtype,
-    (timed, times): (&Timed, f64),
-    traffic: &Traffic,
-    sum: &mut EnergyJ,
-) {
+fn add_energy(machine: &Machine<'_>, dtype: Dtype, timed: &Timed, times: f64, traffic: &Traffic, sum: &mut EnergyJ) {
     let pj = machine.mac_pj.get(&dtype).copied().unwrap_or(0.0);
     let joules = |macs: f64| macs * times * pj * 1e-12;
     let zeros = joules(timed.zero_macs) * machine.zero_mac_share;

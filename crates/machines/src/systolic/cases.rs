@@ -1,6 +1,7 @@
 //! Single products as benchmarks measure them: operands and result in memory, one program after the other.
 
 use super::gemm::{self, Product};
+use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Systolic;
@@ -9,7 +10,7 @@ use rdusim_graph::arch::Systolic;
 ///
 /// # Errors
 /// A data type that the cells do not multiply, or a product of nothing.
-pub fn gemm_seconds(chip: &Systolic, dtype: Dtype, (m, n, k): (u64, u64, u64)) -> Result<f64, Diagnostic> {
+pub fn gemm_seconds(chip: &Systolic, dtype: Dtype, ProductShape { m, n, k }: ProductShape) -> Result<f64, Diagnostic> {
     let Some(&cell_macs) = chip.array.cell_macs.get(&dtype) else {
         return Err(Diagnostic::new(format!("{} does not multiply {dtype}", chip.name)));
     };

@@ -20,7 +20,7 @@ pub(super) struct Folds {
 impl Folds {
     /// Those of a product of `rows` x `columns` over `depth` on one array: `depth_folds` folds of the depth for all columns together
     /// where some are empty.
-    pub(super) fn of(array: &Arrays, (rows, columns, depth): (f64, f64, f64), depth_folds: Option<f64>) -> Self {
+    pub(super) fn of(array: &Arrays, rows: f64, columns: f64, depth: f64, depth_folds: Option<f64>) -> Self {
         let across = (columns / array.columns as f64).ceil();
         match array.dataflow {
             Dataflow::WeightStationary => {
@@ -60,14 +60,14 @@ mod tests {
     }
 
     fn cycles(array: &Arrays, product: (f64, f64, f64)) -> f64 {
-        Folds::of(array, product, None).cycles(array, 1)
+        Folds::of(array, product.0, product.1, product.2, None).cycles(array, 1)
     }
 
     #[test]
     fn by_hand() {
         // 2,048 x 640 x 640: 5 x 5 folds of weights through which 2,048 rows stream, 2,048 + 3 * 128 - 2 each.
         let alone = array(Dataflow::WeightStationary, false);
-        assert_eq!(Folds::of(&alone, (2048.0, 640.0, 640.0), None), Folds { count: 25.0, steps: 2048.0 });
+        assert_eq!(Folds::of(&alone, 2048.0, 640.0, 640.0, None), Folds { count: 25.0, steps: 2048.0 });
         assert_eq!(cycles(&alone, (2048.0, 640.0, 640.0)) as u64, 25 * 2430);
         // Double-buffered: the first weights, 25 times 2,048 rows, and the last way through the array.
         let double = array(Dataflow::WeightStationary, true);
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn more_rows_than_sums_find_room_load_weights_again() {
         let small = Arrays { accumulator_rows: 1024, ..array(Dataflow::WeightStationary, true) };
-        assert_eq!(Folds::of(&small, (2048.0, 128.0, 256.0), None), Folds { count: 4.0, steps: 1024.0 });
+        assert_eq!(Folds::of(&small, 2048.0, 128.0, 256.0, None), Folds { count: 4.0, steps: 1024.0 });
     }
 
     /// Every multiplication, cell by cell and cycle by cycle, of one fold.

@@ -74,7 +74,7 @@ pub(super) fn plan(chip: &Systolic, product: &Product<'_>, room: f64, kernel_cyc
     let plain = ways(chip, product, false, stored.as_deref());
     let swapped = stored.is_none().then(|| ways(chip, product, true, None)).into_iter().flatten();
     let stored_folds = stored_share.unwrap_or(1.0);
-    let planned = |way: &Way| planned(chip, product, way, (room, stored_folds));
+    let planned = |way: &Way| planned(chip, product, way, room, stored_folds);
     let rank = |way: &Way| if product.packed_bytes.is_some() { kernel_cycles(&planned(way)) } else { way.cycles };
     let ways = plain.into_iter().chain(swapped).map(|way| (rank(&way), way));
     let best = ways.min_by(|(a, of_a), (b, of_b)| a.total_cmp(b).then(of_a.cycles.total_cmp(&of_b.cycles)));
@@ -83,7 +83,7 @@ pub(super) fn plan(chip: &Systolic, product: &Product<'_>, room: f64, kernel_cyc
 }
 
 /// A way with what it moves and expands.
-fn planned(chip: &Systolic, product: &Product<'_>, way: &Way, (room, stored_folds): (f64, f64)) -> Plan {
+fn planned(chip: &Systolic, product: &Product<'_>, way: &Way, room: f64, stored_folds: f64) -> Plan {
     let (m, n, k) = product.shape;
     let Way { cycles, folds, split, is_swapped } = *way;
     let of_product = (chip.array.count / product.count).max(1);
@@ -132,7 +132,7 @@ fn ways(chip: &Systolic, product: &Product<'_>, is_swapped: bool, stored: Option
         let along = (each.max(1) / across).clamp(1, rows.max(1));
         let slice = (rows.div_ceil(along), columns.div_ceil(array.columns).div_ceil(across) * array.columns);
         let depth_folds = stored.map(|folds| busiest(folds, across));
-        let folds = Folds::of(array, (slice.0 as f64, slice.1 as f64, k as f64), depth_folds);
+        let folds = Folds::of(array, slice.0 as f64, slice.1 as f64, k as f64, depth_folds);
         let folds = Folds { count: folds.count * turns as f64, ..folds };
         Way { cycles: folds.cycles(array, product.cell_macs), folds, split: (along, across), is_swapped }
     };

@@ -1,5 +1,6 @@
 //! Laws and worked cases of chips of systolic arrays.
 
+use crate::kernels::ProductShape;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -31,7 +32,7 @@ fn all(chip: &Systolic, workload: &Workload) -> [Outcome; 3] {
 fn a_product_takes_what_simulators_of_one_array_print() {
     // 25 folds of 2,048 rows, 2,430 cycles each; before them the memory's latency and a fold, after them a fold goes back.
     let chip = chip("systolic-128", &[]);
-    let cycles = gemm_seconds(&chip, Dtype::Bf16, (2048, 640, 640)).expect("a product") * 1e9;
+    let cycles = gemm_seconds(&chip, Dtype::Bf16, ProductShape { m: 2048, n: 640, k: 640 }).expect("a product") * 1e9;
     let fold = 128.0 * 128.0 * 2.0 / 1000.0;
     assert!((cycles - (25.0 * 2430.0 + 100.0 + 2.0 * fold)).abs() < 1.0, "{cycles}");
 }

@@ -8,7 +8,7 @@
 
 use super::account;
 use super::outside::runs_outside;
-use super::product::{SUM_BYTES, Stored};
+use super::product::{CoreGrid, SUM_BYTES, Stored};
 use crate::kernels::{self, Limit, Timed};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::mode::Mode;
@@ -144,7 +144,7 @@ pub(super) fn run(
         })
         .collect();
     let machine = account::machine(chip, workload, Mode::Fused);
-    let mut outcome = kernels::pipeline(&machine, workload, lists, &timed, (fill + steady, limit));
+    let mut outcome = kernels::pipeline(&machine, workload, lists, &timed, fill + steady, limit);
     let copies: u64 = stages.iter().map(|stage| stage.copies).sum();
     outcome.notes = vec![
         format!(
@@ -235,7 +235,7 @@ fn stage(chip: &Wafer, workload: &Workload, list: &[OperatorId], items: f64) -> 
     let least = (beside / room).ceil() as u64;
     Stage {
         copies,
-        ways: ways(chip, matrix.as_ref(), (&functions, least)),
+        ways: ways(chip, matrix.as_ref(), &functions, least),
         macs,
         sram_bytes: macs * (element + 2.0 * SUM_BYTES) + all_functions * element,
         expanded,
@@ -303,7 +303,7 @@ impl Matrix {
     }
 
     /// An item on cores of so many slices and groups, functions left out; `None` if a core has no room for its part.
-    fn way(&self, chip: &Wafer, (slices, groups): (u64, u64)) -> Option<Way> {
+    fn way(&self, chip: &Wafer, CoreGrid { slices, groups }: CoreGrid) -> Option<Way> {
         let (depth, columns) = (self.depth.div_ceil(slices) as f64, self.columns.div_ceil(groups) as f64);
         // Elements of a core: of the fullest slice, evenly over its groups.
         let elements = self.stored.fullest(self.depth, slices).0 / groups as f64;
@@ -332,7 +332,7 @@ fn sizes(most: u64) -> impl Iterator<Item = u64> {
 /// All ways to lay a stage on the wafer that are faster than any with fewer cores.
 ///
 /// `functions`: those of an item, and `least` cores, which have room for what else the stage keeps.
-fn ways(chip: &Wafer, matrix: Option<&Matrix>, (functions, least): (&[Function], u64)) -> Vec<Way> {
+fn ways(chip: &Wafer, matrix: Option<&Matrix>, functions: &[Function], least: u64) -> Vec<Way> {
     let mut all: Vec<Way> = Vec::new();
     let mut add = |way: Way| {
         if (least..=chip.core.count).contains(&way.cores) {
@@ -343,7 +343,7 @@ fn ways(chip: &Wafer, matrix: Option<&Matrix>, (functions, least): (&[Function],
     };
     if let Some(matrix) = matrix {
         for slices in sizes(matrix.depth) {
-            sizes(matrix.columns).filter_map(|groups| matrix.way(chip, (slices, groups))).for_each(&mut add);
+            sizes(matrix.columns).filter_map(|groups| matrix.way(chip, CoreGrid { slices, groups })).for_each(&mut add);
         }
     } else {
         let of = |cores| Way { cores, cycles: 0.0, on_links: false, slices: cores, groups: 1, link_bytes: 0.0 };
@@ -461,13 +461,13 @@ mod tests {
             expansion_steps,
         };
         let on = |slices, groups| {
-            matrix(2.0, 0.0).way(&chip, (slices, groups)).map(|way| (way.cores, way.cycles, way.link_bytes))
+            matrix(2.0, 0.0).way(&chip, CoreGrid { slices, groups }).map(|way| (way.cores, way.cycles, way.link_bytes))
         };
         // Four activations of two bytes and four sums of four for each core.
         assert_eq!(on(2, 4), Some((8, 9.0, 8.0 * 24.0)));
         assert_eq!(on(1, 1), Some((1, 8.0 * 5.0, 16.0)));
         // A vector that is stored in another format takes two operations more each time.
-        let packed = |slices, groups| matrix(0.5, 2.0).way(&chip, (slices, groups)).map(|way| way.cycles);
+        let packed = |slices, groups| matrix(0.5, 2.0).way(&chip, CoreGrid { slices, groups }).map(|way| way.cycles);
         assert_eq!((packed(2, 4), packed(1, 1)), (Some(4.0 * 4.0 + 1.0), Some(8.0 * 13.0)));
     }
 

@@ -13,6 +13,15 @@ use rdusim_graph::arch::Wafer;
 use rdusim_graph::sparsity::BlockMask;
 use rdusim_graph::workload::EXPANSION_STEPS;
 
+/// How cores divide a product: slices along one side of the matrix, groups along what a core has many of at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CoreGrid {
+    /// Slices of the matrix.
+    pub slices: u64,
+    /// Groups of what meets it.
+    pub groups: u64,
+}
+
 /// One product, or many alike, each on cores of its own.
 #[derive(Debug, Clone)]
 pub(super) struct Product<'a> {
@@ -119,13 +128,17 @@ pub(super) fn plan(chip: &Wafer, product: &Product<'_>, least: f64) -> Plan {
         .flat_map(|slices| [slices, slices + slices / 2])
         .collect();
     sizes.push(cores.min(sliced));
+    let on = |grid: CoreGrid| {
+        let (fullest, all) = stored.fullest(sliced, grid.slices);
+        way(chip, product, grid, grouped, columns, fullest, all)
+    };
     let ways = sizes.into_iter().filter(|&slices| slices <= cores.min(sliced)).map(|slices| {
         let groups = (cores / slices).clamp(1, grouped.max(1));
-        way(chip, product, (slices, groups), (grouped, columns), stored.fullest(sliced, slices))
+        on(CoreGrid { slices, groups })
     });
     let all_of = |way: &Plan| (way.cycles * turns as f64).max(least) + way.fill;
     let best = ways.min_by(|a, b| all_of(a).total_cmp(&all_of(b)));
-    let mut plan = best.unwrap_or_else(|| way(chip, product, (1, 1), (grouped, columns), stored.fullest(sliced, 1)));
+    let mut plan = best.unwrap_or_else(|| on(CoreGrid { slices: 1, groups: 1 }));
     let times = product.count as f64;
     plan.cores = plan.cores.saturating_mul(product.count).min(chip.core.count);
     let sums = [&mut plan.link_bytes, &mut plan.sram_bytes, &mut plan.elements, &mut plan.macs, &mut plan.expanded];
@@ -141,9 +154,11 @@ pub(super) fn plan(chip: &Wafer, product: &Product<'_>, least: f64) -> Plan {
 fn way(
     chip: &Wafer,
     product: &Product<'_>,
-    (slices, groups): (u64, u64),
-    (grouped, columns): (u64, u64),
-    (fullest, all): (f64, f64),
+    CoreGrid { slices, groups }: CoreGrid,
+    grouped: u64,
+    columns: u64,
+    fullest: f64,
+    all: f64,
 ) -> Plan {
     let rows = grouped.div_ceil(groups);
     let vectors = rows.div_ceil(product.macs) as f64;

@@ -238,12 +238,12 @@ fn of_node<'a>(net: &mut Net<'a>, node: &NetNode<'a>) -> Option<(Vec<NetNode<'a>
         scores = steps.on_scores("masked", if is_causal { "CausalMask" } else { "Mask" }, scores);
     }
     scores = steps.on_scores("probabilities", "Softmax", scores);
-    mix(&mut steps, node.output()?, (scores, sides[1]), s, is_causal);
+    mix(&mut steps, node.output()?, scores, sides[1], s, is_causal);
     Some((steps.nodes, notes))
 }
 
 /// The sum over values, in the shape of the result.
-fn mix(steps: &mut Steps<'_, '_>, output: ValueId, (scores, values): (ValueId, ValueId), s: Sizes, is_causal: bool) {
+fn mix(steps: &mut Steps<'_, '_>, output: ValueId, scores: ValueId, values: ValueId, s: Sizes, is_causal: bool) {
     if s.is_flat {
         let mixed = vec![s.batch, s.heads, s.queries, s.depth];
         let mixed = steps.step("mixed", "MatMul", &[scores, values], mixed, vec![]);

@@ -100,7 +100,7 @@ pub(super) fn evaluate(node: &NetNode<'_>, inputs: &[Option<&Array>], shape: &[u
             Some(x.picked(shape.to_vec(), &indices(&x.shape, shape, count)))
         }
         "Concat" => concat(node, inputs, shape),
-        "Gather" => gather(node, (first?, second?), shape, count),
+        "Gather" => gather(node, first?, second?, shape, count),
         "Slice" => {
             let x = first?;
             let ranges = slice_ranges(node, inputs, &x.shape)?;
@@ -128,7 +128,7 @@ pub(super) fn evaluate(node: &NetNode<'_>, inputs: &[Option<&Array>], shape: &[u
             };
             Some(of_kind(shape, vec![found], x.is_real()))
         }
-        "Trilu" => trilu(node, (first?, second), shape, count),
+        "Trilu" => trilu(node, first?, second, shape, count),
         _ => None,
     }
 }
@@ -162,7 +162,7 @@ fn unary(op: &str, x: &Array, shape: &[u64], count: usize) -> Array {
     of_kind(shape, list, x.is_real())
 }
 
-fn gather(node: &NetNode<'_>, (x, indices): (&Array, &Array), shape: &[u64], count: usize) -> Option<Array> {
+fn gather(node: &NetNode<'_>, x: &Array, indices: &Array, shape: &[u64], count: usize) -> Option<Array> {
     let axis = axis_of(node.int("axis").unwrap_or(0), x.shape.len())?;
     let (before, along, behind) = around(&x.shape, axis);
     let list = indices.list();
@@ -195,7 +195,7 @@ fn transpose(node: &NetNode<'_>, x: &Array, shape: &[u64], count: usize) -> Opti
     (at.len() == count).then(|| x.picked(shape.to_vec(), &at))
 }
 
-fn trilu(node: &NetNode<'_>, (x, k): (&Array, Option<&Array>), shape: &[u64], count: usize) -> Option<Array> {
+fn trilu(node: &NetNode<'_>, x: &Array, k: Option<&Array>, shape: &[u64], count: usize) -> Option<Array> {
     let rank = shape.len();
     let (rows, columns) = (*shape.get(rank.checked_sub(2)?)?, *shape.last()?);
     let k = k.map_or(Some(0.0), Array::scalar)? as i64;

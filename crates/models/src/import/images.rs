@@ -248,7 +248,7 @@ impl Lower<'_, '_> {
         }
         if shrinks && !grows {
             let stride = [old[0] / new[0], old[1] / new[1]];
-            let tensor = self.windowed(node, layout.tensor, shape, (old, taps, stride));
+            let tensor = self.windowed(node, layout.tensor, shape, old, taps, stride);
             return self.settle(node, result.on(tensor));
         }
         let mut tensor = if grows {
@@ -264,7 +264,7 @@ impl Lower<'_, '_> {
             self.look_up(node, layout.tensor, shape)
         };
         if taps != [1, 1] {
-            tensor = self.windowed(node, tensor, shape, (new, taps, [1, 1]));
+            tensor = self.windowed(node, tensor, shape, new, taps, [1, 1]);
         }
         self.settle(node, result.on(tensor))
     }
@@ -275,7 +275,9 @@ impl Lower<'_, '_> {
         node: &NetNode<'_>,
         tensor: usize,
         shape: (u64, u64),
-        (image, taps, stride): ([u64; 2], [u64; 2], [u64; 2]),
+        image: [u64; 2],
+        taps: [u64; 2],
+        stride: [u64; 2],
     ) -> usize {
         // Where windows reach further than they move, there are pixels beside the image.
         let over = |axis: usize| taps[axis].saturating_sub(stride[axis]);

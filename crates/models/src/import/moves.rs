@@ -64,7 +64,7 @@ impl Lower<'_, '_> {
         let count: u64 = self.shape(indices)?.iter().product();
         let first = if first < 0 { first + of[axis].cast_signed() } else { first };
         let layout = self.place(data)?;
-        let layout = self.part(node, data, &layout, axis, (first.unsigned_abs(), count))?;
+        let layout = self.part(node, data, &layout, axis, first.unsigned_abs(), count)?;
         let placed = layout.reshaped(&shape).ok_or_else(|| Stop::Unsupported("its axes".to_owned()))?;
         self.settle(node, placed)
     }
@@ -111,7 +111,7 @@ impl Lower<'_, '_> {
             let first = if starts.len() == 1 { starts[0] } else { 0 };
             let first = if first < 0 { first.saturating_add(from[axis].cast_signed()).max(0) } else { first };
             let first = first.unsigned_abs().min(from[axis] - to[axis]);
-            layout = self.part(node, x, &layout, axis, (first, to[axis]))?;
+            layout = self.part(node, x, &layout, axis, first, to[axis])?;
         }
         self.settle(node, layout)
     }
@@ -128,7 +128,7 @@ impl Lower<'_, '_> {
             if extent == 0 {
                 return unsupported("an empty part");
             }
-            let part = self.part(node, x, &layout, axis, (first, extent))?;
+            let part = self.part(node, x, &layout, axis, first, extent)?;
             self.set(output, part);
             first += extent;
         }
@@ -143,7 +143,8 @@ impl Lower<'_, '_> {
         value: ValueId,
         layout: &Layout,
         axis: usize,
-        (first, extent): (u64, u64),
+        first: u64,
+        extent: u64,
     ) -> Result<Layout, Stop> {
         let mut layout = layout.clone();
         if layout.single(axis).is_none() {

@@ -87,7 +87,7 @@ impl Lower<'_, '_> {
         if batch.iter().any(|&dim| dim != 1) {
             return self.grouped(node, a, b);
         }
-        self.linear(node, a, b, (k, n), false)
+        self.linear(node, a, b, k, n, false)
     }
 
     fn gemm(&mut self, node: &NetNode<'_>) -> Done {
@@ -105,7 +105,7 @@ impl Lower<'_, '_> {
             let weight = self.weight(b, (k, n), flag("transB"), (0, n));
             self.columns_times(node, a, weight, n)?;
         } else {
-            self.linear(node, a, b, (k, n), flag("transB"))?;
+            self.linear(node, a, b, k, n, flag("transB"))?;
         }
         if let (Some(bias), Some(output)) = (node.input(2).filter(|&bias| self.is_constant(bias)), node.output())
             && self.shape(bias)?.iter().product::<u64>() == n
@@ -116,7 +116,7 @@ impl Lower<'_, '_> {
     }
 
     /// Activations times a weight of K x N.
-    fn linear(&mut self, node: &NetNode<'_>, a: ValueId, b: ValueId, (k, n): (u64, u64), stored_turned: bool) -> Done {
+    fn linear(&mut self, node: &NetNode<'_>, a: ValueId, b: ValueId, k: u64, n: u64, stored_turned: bool) -> Done {
         let mut layout = self.place(a)?;
         let Some(last) = layout.axes.len().checked_sub(1) else { return unsupported("a number times a matrix") };
         if !layout.is_columns(last) {

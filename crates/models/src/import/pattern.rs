@@ -298,7 +298,10 @@ fn norm(net: &mut Net<'_>, index: usize) {
                 "Div" if is_root && !is_inverse && scalar(net, reader.input(0)?).is_some() => is_inverse = true,
                 "Div" if is_root && !is_inverse && is_same(net, reader.input(0)?, s) => break at,
                 "Mul" if is_root && is_inverse && is_same(net, other(reader, value)?, s) => break at,
-                "Mul" if is_root && is_inverse => return folded_norm(net, centred?, at, other(reader, value)?),
+                "Mul" if is_root && is_inverse => {
+                    let (x, mean) = centred?;
+                    return folded_norm(net, x, mean, at, other(reader, value)?);
+                }
                 _ => return None,
             }
             value = reader.output()?;
@@ -336,7 +339,8 @@ fn norm(net: &mut Net<'_>, index: usize) {
 /// The end of a norm as TensorFlow writes it: `x m + (bias - mean m)`, m the gain over the root, made by node `at`.
 fn folded_norm(
     net: &Net<'_>,
-    (x, mean): (ValueId, ValueId),
+    x: ValueId,
+    mean: ValueId,
     at: usize,
     gain: ValueId,
 ) -> Option<(usize, &'static str, Vec<ValueId>)> {

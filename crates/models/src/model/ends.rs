@@ -54,7 +54,7 @@ impl Writer<'_> {
         if a.extras.patches.is_some() {
             // The class token is a row like those of patches.
             self.tensor("patches", "tokens", "patch", "input", &Kept::default());
-            self.linear("patches", ("patches", "patch"), "hidden", "x_tokens");
+            self.linear("patches", "patches", "patch", "hidden", "x_tokens");
         } else {
             self.tensor("ids", "tokens", "1", "input", &Kept::of_type("fp32"));
             self.matrix("w_tokens", "vocabulary", "hidden");

@@ -21,7 +21,7 @@ impl Writer<'_> {
         if rotary {
             self.operator("rotate_key", "rotary", &[k], "k", &with().heads("kv_heads"));
         }
-        self.linear("value", (h, "hidden"), "kv_width", "v");
+        self.linear("value", h, "hidden", "kv_width", "v");
         self.projected("query", (h, "hidden"), width, q);
         if rotary {
             self.operator("rotate_query", "rotary", &[q], "q", &with().heads("heads"));
@@ -31,13 +31,13 @@ impl Writer<'_> {
             self.tensor("v", "tokens", "kv_width", "output", &Kept::default());
         }
         if self.part.is_some_and(|part| part.has_no_attention) {
-            self.linear("project", ("q", width), "hidden", "attended");
+            self.linear("project", "q", width, "hidden", "attended");
             return self.dropped("attended");
         }
         let decoding = self.options.phase == Phase::Decode;
         if decoding && self.part.is_some_and(|part| part.heads_as_rows) {
             self.attention_by_rows("q", width);
-            self.linear("project", ("o", width), "hidden", "attended");
+            self.linear("project", "o", width, "hidden", "attended");
             return self.dropped("attended");
         }
         let (keys, values) = if decoding {
@@ -52,18 +52,18 @@ impl Writer<'_> {
         self.operator("scores", "gemm", &["q", keys], "s", &with().transpose_b().and(&heads));
         let probabilities = self.probabilities("s");
         self.operator("mix", "gemm", &[&probabilities, values], "o", &heads);
-        self.linear("project", ("o", width), "hidden", "attended");
+        self.linear("project", "o", width, "hidden", "attended");
         self.dropped("attended")
     }
 
     /// Queries or keys, normed where the model does so.
     fn projected(&mut self, name: &str, from: (&str, &str), columns: &str, output: &str) {
         if !self.options.architecture.extras.head_norm {
-            self.linear(name, from, columns, output);
+            self.linear(name, from.0, from.1, columns, output);
             return;
         }
         let plain = format!("{output}_raw");
-        self.linear(name, from, columns, &plain);
+        self.linear(name, from.0, from.1, columns, &plain);
         self.norm_of(&plain, output, columns);
     }
 
@@ -96,23 +96,23 @@ impl Writer<'_> {
     fn latent_attention(&mut self, h: &str, latent: &Latent) -> String {
         let decoding = self.options.phase == Phase::Decode;
         self.matrix("w_key_latent", "hidden", "key_latent");
-        self.product("key_latent", h, "w_key_latent", ("c_raw", None), &with());
+        self.product("key_latent", h, "w_key_latent", "c_raw", None, &with());
         self.norm_of("c_raw", "c", "key_latent");
         self.matrix("w_key_rotated", "hidden", "rotated");
-        self.product("key_rotated", h, "w_key_rotated", ("kr_plain", None), &with());
+        self.product("key_rotated", h, "w_key_rotated", "kr_plain", None, &with());
         self.operator("rotate_key", "rotary", &["kr_plain"], "kr", &with());
         let (from, rows) = if latent.query.is_some() {
             self.matrix("w_query_latent", "hidden", "query_latent");
-            self.product("query_latent", h, "w_query_latent", ("cq_raw", None), &with());
+            self.product("query_latent", h, "w_query_latent", "cq_raw", None, &with());
             self.norm_of("cq_raw", "cq", "query_latent");
             ("cq", "query_latent")
         } else {
             (h, "hidden")
         };
         self.matrix("w_query", rows, "plain_width");
-        self.product("query", from, "w_query", ("qn", None), &with());
+        self.product("query", from, "w_query", "qn", None, &with());
         self.matrix("w_query_rotated", rows, "rotated_width");
-        self.product("query_rotated", from, "w_query_rotated", ("qr_plain", None), &with());
+        self.product("query_rotated", from, "w_query_rotated", "qr_plain", None, &with());
         self.operator("rotate_query", "rotary", &["qr_plain"], "qr", &with().heads("heads"));
         if self.keeps() {
             self.tensor("c", "tokens", "key_latent", "output", &Kept::default());
@@ -124,7 +124,7 @@ impl Writer<'_> {
             self.cache("c_cache", "cached", "key_latent");
             self.cache("kr_cache", "cached", "rotated");
             self.matrix("w_key_up", "plain", "latent_width");
-            self.product("absorb", "qn", "w_key_up", ("qc", None), &with().heads("heads"));
+            self.product("absorb", "qn", "w_key_up", "qc", None, &with().heads("heads"));
             self.operator("scores_plain", "gemm", &["qc", "c_cache"], "s_plain", &with().transpose_b().and(&shared));
             self.operator(
                 "scores_rotated",
@@ -135,7 +135,7 @@ impl Writer<'_> {
             );
         } else {
             self.matrix("w_key_up", "key_latent", "plain_width");
-            self.product("key_up", "c", "w_key_up", ("kn", None), &with());
+            self.product("key_up", "c", "w_key_up", "kn", None, &with());
             self.operator("scores_plain", "gemm", &["qn", "kn"], "s_plain", &with().transpose_b().and(&heads));
             self.operator("scores_rotated", "gemm", &["qr", "kr"], "s_rotated", &with().transpose_b().and(&shared));
         }
@@ -144,13 +144,13 @@ impl Writer<'_> {
         if decoding {
             self.operator("mix", "gemm", &["p", "c_cache"], "oc", &shared);
             self.matrix("w_value_up", "key_latent", "value_width");
-            self.product("value_up", "oc", "w_value_up", ("o", None), &with().heads("heads"));
+            self.product("value_up", "oc", "w_value_up", "o", None, &with().heads("heads"));
         } else {
             self.matrix("w_value_up", "key_latent", "value_width");
-            self.product("value_up", "c", "w_value_up", ("v", None), &with());
+            self.product("value_up", "c", "w_value_up", "v", None, &with());
             self.operator("mix", "gemm", &["p", "v"], "o", &heads);
         }
-        self.linear("project", ("o", "value_width"), "hidden", "attended");
+        self.linear("project", "o", "value_width", "hidden", "attended");
         self.dropped("attended")
     }
 
@@ -174,21 +174,21 @@ impl Writer<'_> {
         match self.options.architecture.activation {
             Activation::Gelu | Activation::Relu | Activation::SquaredRelu => {
                 let kind = if self.options.architecture.activation == Activation::Relu { "relu" } else { "gelu" };
-                self.linear(&named("up"), (h, "hidden"), width, &f);
+                self.linear(&named("up"), h, "hidden", width, &f);
                 self.operator(&named(kind), kind, &[&f], &g, &with());
             }
             Activation::GatedSilu | Activation::GatedGelu => {
                 let is_gelu = self.options.architecture.activation == Activation::GatedGelu;
                 let kind = if is_gelu { "gelu" } else { "silu" };
                 let (gate, open) = (named("f_gate"), named("f_open"));
-                self.linear(&named("gate"), (h, "hidden"), width, &gate);
+                self.linear(&named("gate"), h, "hidden", width, &gate);
                 self.operator(&named(kind), kind, &[&gate], &open, &with());
-                self.linear(&named("up"), (h, "hidden"), width, &f);
+                self.linear(&named("up"), h, "hidden", width, &f);
                 self.operator(&named("gated"), "mul", &[&open, &f], &g, &with());
             }
         }
         let fed = named("fed");
-        self.linear(&named("down"), (&g, width), "hidden", &fed);
+        self.linear(&named("down"), &g, width, "hidden", &fed);
         self.dropped(&fed)
     }
 
@@ -219,11 +219,11 @@ impl Writer<'_> {
             }
         }
         let weight = |name: &str| format!("w_expert_{name}{}", if met < experts.count { "_met" } else { "" });
-        self.product("expert_gate", "x_experts", &weight("gate"), ("e_gate", None), &grouped);
+        self.product("expert_gate", "x_experts", &weight("gate"), "e_gate", None, &grouped);
         self.operator("expert_silu", "silu", &["e_gate"], "e_open", &with());
-        self.product("expert_up", "x_experts", &weight("up"), ("e_up", None), &grouped);
+        self.product("expert_up", "x_experts", &weight("up"), "e_up", None, &grouped);
         self.operator("expert_gated", "mul", &["e_open", "e_up"], "e_mid", &with());
-        self.product("expert_down", "e_mid", &weight("down"), ("e_fed", None), &grouped);
+        self.product("expert_down", "e_mid", &weight("down"), "e_fed", None, &grouped);
         self.tensor("ids_tokens", "visits", "1", "input", &Kept::of_type("fp32"));
         self.operator("collect", "embedding", &["ids_tokens", "e_fed"], "t_fed", &with());
         let fed = self.combined(experts.each);

@@ -47,7 +47,7 @@ impl Writer<'_> {
         self.projected_by("z", h, &numbers(sizes.width), "z");
         for (name, made, columns) in [("x", "x_open", sizes.width), ("b", "b", of_groups), ("c", "c", of_groups)] {
             self.projected_by(&format!("{name}_in"), h, &numbers(columns), &format!("{name}_plain"));
-            self.convolved((name, made), columns, &sizes);
+            self.convolved(name, made, columns, &sizes);
         }
         // Steps and what they leave of a state are fp32, as states are between chunks.
         let of_heads = shape(rows, sizes.heads);
@@ -80,18 +80,18 @@ impl Writer<'_> {
         self.operator("gated_state", "mul", &["y_all", "z_open"], "y_gated", &with());
         self.norm_of("y_gated", "y_normed_state", &numbers(sizes.width));
         self.matrix("w_out", &numbers(sizes.width), "hidden");
-        self.product("out", "y_normed_state", "w_out", ("recurred", None), &with());
+        self.product("out", "y_normed_state", "w_out", "recurred", None, &with());
         self.dropped("recurred")
     }
 
     fn projected_by(&mut self, name: &str, h: &str, columns: &str, output: &str) {
         let weight = format!("w_{name}");
         self.matrix(&weight, "hidden", columns);
-        self.product(&format!("project_{name}"), h, &weight, (output, None), &with());
+        self.product(&format!("project_{name}"), h, &weight, output, None, &with());
     }
 
     /// The depthwise convolution of a projection, and its activation.
-    fn convolved(&mut self, (name, made): (&str, &str), columns: u64, sizes: &Sizes) {
+    fn convolved(&mut self, name: &str, made: &str, columns: u64, sizes: &Sizes) {
         let (plain, conv, taps, bias) =
             (format!("{name}_plain"), format!("{name}_conv"), format!("taps_{name}"), format!("conv_bias_{name}"));
         self.tensor(&taps, "1", &(columns * sizes.taps).to_string(), "weight", &Kept::default());

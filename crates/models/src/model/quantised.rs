@@ -22,7 +22,8 @@ impl Writer<'_> {
         name: &str,
         from: &str,
         weight: &str,
-        (output, bias): (&str, Option<&str>),
+        output: &str,
+        bias: Option<&str>,
         more: &OperatorOptions,
     ) {
         let vectors = |bias: &str| with().vectors([bias]);

@@ -294,7 +294,7 @@ impl Writer<'_> {
     }
 
     /// A matrix product, with its weight and bias.
-    pub(super) fn linear(&mut self, name: &str, (from, rows): (&str, &str), columns: &str, output: &str) {
+    pub(super) fn linear(&mut self, name: &str, from: &str, rows: &str, columns: &str, output: &str) {
         let weight = format!("w_{name}");
         self.matrix(&weight, rows, columns);
         let mut bias = None;
@@ -304,7 +304,7 @@ impl Writer<'_> {
             self.tensor(&vector, "1", columns, "weight", &Kept::default());
             bias = Some(self.named(&vector));
         }
-        self.product(name, from, &weight, (output, bias.as_deref()), &with());
+        self.product(name, from, &weight, output, bias.as_deref(), &with());
     }
 
     pub(super) fn norm(&mut self, from: &str, to: &str) {

@@ -1,5 +1,5 @@
 use super::super::parallel::Schedule;
-use super::super::schedule::{in_chunks, order, with_updates};
+use super::super::schedule::{StageOf, in_chunks, order, with_updates};
 use super::*;
 use crate::Demand;
 use crate::dgx_a100;
@@ -8,7 +8,7 @@ use crate::dgx_a100;
 fn plan(schedule: Schedule, stages: u64, micro: u64) -> Plan {
     let parts = schedule.parts();
     let actor = |stage: u64| Actor {
-        order: order(schedule, (stage, stages), micro),
+        order: order(schedule, StageOf { stage, stages }, micro),
         passes: Passes {
             forward: vec![vec![Unit { ns: 1000, ..Unit::default() }]; parts as usize],
             backward: vec![vec![Unit { ns: 2000, ..Unit::default() }]; parts as usize],
@@ -84,7 +84,8 @@ fn bubbles_of_equal_stages_are_the_textbook_ones() {
         for chunks in [2, 5] {
             let mut plan = plan(Schedule::OneForwardOneBackward, stages, micro);
             for (stage, actor) in plan.actors.iter_mut().enumerate() {
-                actor.order = in_chunks(Schedule::OneForwardOneBackward, (stage as u64, stages), micro, chunks);
+                actor.order =
+                    in_chunks(Schedule::OneForwardOneBackward, StageOf { stage: stage as u64, stages }, micro, chunks);
                 let unit = |ns| vec![vec![Unit { ns, ..Unit::default() }]; chunks as usize];
                 actor.passes = Passes { forward: unit(1000), backward: unit(2000), chunks, ..Passes::default() };
             }
@@ -102,10 +103,10 @@ fn what_actors_spend_adds_up_to_the_end() {
     for stage in 0..4u64 {
         let actor = &mut plan.actors[stage as usize];
         if stage < 3 {
-            network.flow(&mut actor.next.1, (stage, stage + 1), 300_000);
+            network.flow(&mut actor.next.1, stage, stage + 1, 300_000);
         }
         if stage > 0 {
-            network.flow(&mut actor.previous.1, (stage, stage - 1), 300_000);
+            network.flow(&mut actor.previous.1, stage, stage - 1, 300_000);
         }
         actor.optimizer_ns = 77;
     }
@@ -126,10 +127,10 @@ fn what_actors_spend_adds_up_to_the_end() {
 /// One stage of `layers` units of 1000 ns forward and 2000 ns backward, whose gathers and scatters take these times.
 fn divided(layers: usize, times: (u64, u64), prefetch: u64, micro: u64) -> Simulated {
     let system = dgx_a100(&[]).expect("the shipped system");
-    simulate(&divided_plan(layers, times, prefetch, micro), &Network::new(&system))
+    simulate(&divided_plan(layers, times.0, times.1, prefetch, micro), &Network::new(&system))
 }
 
-fn divided_plan(layers: usize, (gather, scatter): (u64, u64), prefetch: u64, micro: u64) -> Plan {
+fn divided_plan(layers: usize, gather: u64, scatter: u64, prefetch: u64, micro: u64) -> Plan {
     let mut plan = plan(Schedule::OneForwardOneBackward, 1, micro);
     let phase = |ns| ReductionPhase { delay_ns: ns, demand: Demand::default(), rate_share: 1.0 };
     let collective = |ns| Collective { phases: vec![phase(ns)] };
@@ -167,7 +168,7 @@ fn gathers_and_scatters_hide_behind_computing_as_far_as_prefetch_allows() {
 #[test]
 fn passes_that_wait_take_the_sum_of_all() {
     let system = dgx_a100(&[]).expect("the shipped system");
-    let mut plan = divided_plan(4, (700, 900), 0, 2);
+    let mut plan = divided_plan(4, 700, 900, 0, 2);
     plan.waits = true;
     let simulated = simulate(&plan, &Network::new(&system));
     let work = 2 * 4 * 3000;
@@ -181,7 +182,7 @@ fn passes_that_wait_take_the_sum_of_all() {
 #[test]
 fn computing_is_slower_beside_collectives() {
     let system = dgx_a100(&[]).expect("the shipped system");
-    let mut plan = divided_plan(2, (600, 0), 1, 1);
+    let mut plan = divided_plan(2, 600, 0, 1, 1);
     plan.actors[0].passes.backward = vec![Vec::new()];
     plan.slowdown_thousandths = 250;
     let simulated = simulate(&plan, &Network::new(&system));

@@ -58,8 +58,8 @@ impl Groups {
         }
         let places = (0..p.pp).flat_map(|stage| (0..p.tp).map(move |rank| (stage, rank)));
         for place in places.filter(|_| job.experts().is_some()) {
-            all.add(Role::Experts, experts::groups(p, place, false).into_iter());
-            all.add(Role::Holders, experts::groups(p, place, true).into_iter());
+            all.add(Role::Experts, experts::groups(p, place.0, place.1, false).into_iter());
+            all.add(Role::Holders, experts::groups(p, place.0, place.1, true).into_iter());
         }
         all
     }

@@ -40,27 +40,21 @@ impl Graph<'_, '_> {
         };
         let gathers = [CollectiveKind::AllGather; 2];
         if !is_backward {
-            return self.blocks(&name(work, "layer"), all, (blocks(0, 0.0), false), &gathers[..1]);
+            return self.blocks(&name(work, "layer"), all, blocks(0, 0.0), false, &gathers[..1]);
         }
         let mut own = blocks(1, if again == Recompute::Selective { pass.recompute } else { 0.0 });
         own.reverse();
         let mut rest = all;
         if again == Recompute::Full {
-            self.blocks("layer again", pass.recompute, (blocks(0, 0.0), false), &gathers[..1]);
+            self.blocks("layer again", pass.recompute, blocks(0, 0.0), false, &gathers[..1]);
             rest -= pass.recompute;
         }
         // Inputs of the products are gathered again for the gradients of their weights.
-        self.blocks(&name(work, "layer"), rest, (own, true), &gathers);
+        self.blocks(&name(work, "layer"), rest, own, true, &gathers);
     }
 
     /// The two blocks one after the other, each with its collectives: a sum behind it, or gathers before and a scatter behind.
-    fn blocks(
-        &mut self,
-        name: &str,
-        seconds: f64,
-        (blocks, is_backward): ([Inner; 2], bool),
-        gathers: &[CollectiveKind],
-    ) {
+    fn blocks(&mut self, name: &str, seconds: f64, blocks: [Inner; 2], is_backward: bool, gathers: &[CollectiveKind]) {
         let is_sequence = self.of.job.parallel.sp;
         let inner: f64 = blocks.iter().map(|block| block.seconds()).sum();
         let around = (seconds - inner).max(0.0) / 2.0;
@@ -132,7 +126,7 @@ impl Graph<'_, '_> {
 
     /// An exchange after what was done last.
     fn all_to_all(&mut self, name: &str, of: (u64, Role)) {
-        self.last = self.collective(name, CollectiveKind::AllToAll, of, &[self.last]).or(self.last);
+        self.last = self.collective(name, CollectiveKind::AllToAll, of.0, of.1, &[self.last]).or(self.last);
     }
 
     /// Products of experts, in parts: all are sent on their way, one at a time, before the first comes back.
@@ -143,14 +137,14 @@ impl Graph<'_, '_> {
         let mut moved = self.last;
         let sent: Vec<Option<u64>> = (0..parts)
             .map(|_| {
-                moved = self.collective("send rows", kind, of, &[moved]).or(moved);
+                moved = self.collective("send rows", kind, of.0, of.1, &[moved]).or(moved);
                 moved
             })
             .collect();
         for rows in sent {
             self.join("rows".to_owned(), rows);
             self.compute(name, seconds / parts as f64);
-            moved = self.collective("send rows back", kind, of, &[self.last, moved]).or(moved);
+            moved = self.collective("send rows back", kind, of.0, of.1, &[self.last, moved]).or(moved);
         }
         self.join("rows back".to_owned(), moved);
     }

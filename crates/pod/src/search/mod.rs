@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
         let run = |at: usize| -> Result<TrainingStep, String> {
             let job = &entries[at].job;
             let (comm, pieces) = bounds.exact(job)?;
-            step_of(search.system, search.stack, job, Detail::Grouped, (comm, pieces))
+            step_of(search.system, search.stack, job, Detail::Grouped, comm, &pieces)
                 .map_err(|error| error.title().to_owned())
         };
         let steps: Vec<(usize, Result<TrainingStep, String>)> = list.par_iter().map(|&at| (at, run(at))).collect();

@@ -31,8 +31,10 @@ pub(super) struct Alone<'s> {
 impl<'s> Alone<'s> {
     /// Limits of a replica and what its requests ask for.
     pub(super) fn new(
-        (system, stack): (&'s System, &'s Stack),
-        (service, speculation): (&Service, Option<&Speculation>),
+        system: &'s System,
+        stack: &'s Stack,
+        service: &Service,
+        speculation: Option<&Speculation>,
         requests: &[Request],
         policy: &Policy,
     ) -> Result<Self, Diagnostic> {

@@ -482,8 +482,8 @@ fn kernels(
     };
     let cases: Vec<(Case, u64)> = match (pass.work, &service.stack) {
         (Work::Mixed { chunk, before }, Some(stack)) => {
-            let tokens = service.attention_calls(stack, pass.stage, (pass.users, pass.tokens));
-            let parts = service.attention_calls(stack, pass.stage, (1, before + chunk));
+            let tokens = service.attention_calls(stack, pass.stage, pass.users, pass.tokens);
+            let parts = service.attention_calls(stack, pass.stage, 1, before + chunk);
             let parts = parts.into_iter().map(|(call, count)| (Case::Extend { call, new: chunk }, count));
             tokens.into_iter().map(|(call, count)| (Case::Decode(call), count)).chain(parts).collect()
         }

@@ -305,7 +305,7 @@ impl FleetSearch<'_> {
     fn bound(&self, service: &Service, requests: &[Request]) -> Result<Option<f64>, Diagnostic> {
         let setup = (self.system, self.stack);
         let policy = Policy { chunk: None, ..self.asked.policy };
-        let alone = Alone::new(setup, (service, self.speculation), requests, &policy)?;
+        let alone = Alone::new(setup.0, setup.1, service, self.speculation, requests, &policy)?;
         let fits =
             |request: &Request| alone.limits.size.units(request.prompt + request.output) <= alone.limits.kv_tokens;
         if !requests.iter().all(fits) {
@@ -368,7 +368,7 @@ impl FleetSearch<'_> {
         let mut found = Vec::new();
         for chunk in self.chunks(service) {
             let policy = Policy { chunk, ..self.asked.policy };
-            let alone = match Alone::new((self.system, self.stack), (service, self.speculation), requests, &policy) {
+            let alone = match Alone::new(self.system, self.stack, service, self.speculation, requests, &policy) {
                 Ok(alone) => alone,
                 // Of several ways to start prompts one may be refused.
                 Err(_) if !found.is_empty() => continue,

@@ -95,12 +95,12 @@ impl Grid {
     /// # Errors
     /// What the simulation of any of them refuses.
     pub fn new(server: &Server<'_>, service: &Service, range: &Range) -> Result<Self, Diagnostic> {
-        let users = geometric((1, range.most_users), 2);
-        let mut contexts = geometric((range.prompts.0.min(range.most_context), range.most_context), 4);
+        let users = geometric(1, range.most_users, 2);
+        let mut contexts = geometric(range.prompts.0.min(range.most_context), range.most_context, 4);
         // Short contexts differ least.
         let excess = contexts.len().saturating_sub(MOST_CONTEXTS);
         contexts.drain(1..=excess);
-        let prompts = geometric(range.prompts, 4);
+        let prompts = geometric(range.prompts.0, range.prompts.1, 4);
         let replicas = server.replicas();
         let load = |users: u64, tokens: u64| Load::filling(&service.parallel, users * replicas, tokens);
         // Where steps are compiled, both ways to write attention are tried in the two that differ most, and one that wins in both is
@@ -125,7 +125,7 @@ impl Grid {
         let (users, steps) = if compiles { refined(&users, &rows)? } else { (users.clone(), rows(&users)?) };
         let prefill: Vec<Cost> =
             prompts.par_iter().map(|&tokens| server.prompt(&load(1, tokens))).collect::<Result<_, _>>()?;
-        let mixed = range.chunk.map(|chunk| Mixed::new(server, &users, (chunk, range.prompts.1))).transpose()?;
+        let mixed = range.chunk.map(|chunk| Mixed::new(server, &users, chunk, range.prompts.1)).transpose()?;
         let decode = steps.iter().map(|row| row.iter().map(|step| step.cost).collect()).collect();
         let parts = steps.iter().filter_map(|row| row.last()).map(|step| step.parts).collect();
         Ok(Self { inputs: server.fingerprint(), users, contexts, decode, parts, prompts, prefill, mixed })

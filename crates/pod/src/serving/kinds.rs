@@ -12,6 +12,7 @@ use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::{Gpu, LatentKernels};
 use rdusim_machines::gpu::{AttentionCall, Case, KernelCall, ProductFormat, Skew};
+use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Decay, DeltaNet, Feed, HeadAttention, LayerKind, Mixer, Stack, linear_chunk};
 
 /// Bytes of an element of a state of linear attention, which engines keep in fp32 [P `mamba_ssm_dtype` of Qwen3.5's config.json].
@@ -80,7 +81,7 @@ impl Layer<'_> {
         match &self.kind.mixer {
             Mixer::Matrix => {
                 self.norms(&mut kernels, rows)?;
-                kernels.product(self.format("w_linear"), (rows, self.hidden, self.hidden))?;
+                kernels.product(self.format("w_linear"), ProductShape { m: rows, n: self.hidden, k: self.hidden })?;
             }
             Mixer::Heads(of) => self.heads(&mut kernels, of, pass)?,
             Mixer::Latent(of) => {
@@ -108,7 +109,10 @@ impl Layer<'_> {
         let HeadAttention { heads, kv_heads, key, .. } = *of;
         self.norms(kernels, rows)?;
         let kept = if of.shares_cache { 0 } else { kv_heads * key * if of.key_is_value { 1 } else { 2 } };
-        kernels.product(self.format("w_query"), (rows, heads * key + kept + of.gate, self.hidden))?;
+        kernels.product(
+            self.format("w_query"),
+            ProductShape { m: rows, n: heads * key + kept + of.gate, k: self.hidden },
+        )?;
         let call = |batch: u64, tokens: u64| AttentionCall {
             dtype: Dtype::Bf16,
             batch,
@@ -123,35 +127,35 @@ impl Layer<'_> {
             kernels.stream(turned, 6)?;
         }
         let bytes = (2 * self.service.cache_bits() * kv_heads * key) as f64 / 8.0;
-        let cost = |call: &AttentionCall, pairs: f64, read: u64| {
-            (2.0 * pairs * (call.heads * key) as f64, read as f64 * bytes)
-        };
         let outside_us = self.gpu.serving.call_us;
+        let attend = |kernels: &mut Kernels<'_>, case: &Case, pairs: u64, read: u64| {
+            kernels.case(case, outside_us, 2.0 * pairs as f64 * (heads * key) as f64, read as f64 * bytes)
+        };
         match pass.work {
             Work::Prompts => {
                 let of = call(pass.users, pass.tokens);
-                let pairs = (rows * pass.tokens.div_ceil(2).min(of.window.unwrap_or(u64::MAX))) as f64;
-                kernels.case(&Case::Prefill(of), outside_us, cost(&of, pairs, rows))?;
+                let pairs = rows * pass.tokens.div_ceil(2).min(of.window.unwrap_or(u64::MAX));
+                attend(kernels, &Case::Prefill(of), pairs, rows)?;
             }
             Work::Tokens { new, .. } => {
                 let of = call(pass.users, pass.tokens);
                 let met = pass.users * pass.tokens.min(of.window.unwrap_or(u64::MAX));
                 let case = if new == 1 { Case::Decode(of) } else { Case::Extend { call: of, new } };
-                kernels.case(&case, outside_us, cost(&of, (met * new) as f64, met))?;
+                attend(kernels, &case, met * new, met)?;
             }
             Work::Mixed { chunk, before } => {
                 let (tokens, part) = (call(pass.users, pass.tokens), call(1, before + chunk));
                 let met = pass.users * pass.tokens.min(tokens.window.unwrap_or(u64::MAX));
-                kernels.case(&Case::Decode(tokens), outside_us, cost(&tokens, met as f64, met))?;
+                attend(kernels, &Case::Decode(tokens), met, met)?;
                 let case = Case::Extend { call: part, new: chunk };
-                kernels.case(&case, outside_us, cost(&part, (chunk * (before + chunk)) as f64, before + chunk))?;
+                attend(kernels, &case, chunk * (before + chunk), before + chunk)?;
             }
             Work::Rows { .. } => {}
         }
         if of.gate > 0 {
             kernels.stream(3 * rows * of.gate, 4)?;
         }
-        kernels.product(self.format("w_project"), (rows, self.hidden, heads * key))
+        kernels.product(self.format("w_project"), ProductShape { m: rows, n: self.hidden, k: heads * key })
     }
 
     /// A gated delta rule: one product makes queries, keys, values and the gate, a narrow one the rates; convolution, states, a gated
@@ -162,13 +166,13 @@ impl Layer<'_> {
         self.norms(kernels, rows)?;
         let plain = ProductFormat::Plain(Dtype::Bf16);
         let gate = if net.decay == Decay::Head { values } else { 0 };
-        kernels.product(self.format("w_query"), (rows, net.convolved() + gate, self.hidden))?;
+        kernels.product(self.format("w_query"), ProductShape { m: rows, n: net.convolved() + gate, k: self.hidden })?;
         match net.decay {
-            Decay::Head => kernels.product(plain, (rows, 2 * heads, self.hidden))?,
+            Decay::Head => kernels.product(plain, ProductShape { m: rows, n: 2 * heads, k: self.hidden })?,
             Decay::Column => {
-                kernels.product(plain, (rows, heads + net.key + net.value, self.hidden))?;
-                kernels.product(plain, (rows, keys, net.key))?;
-                kernels.product(plain, (rows, values, net.value))?;
+                kernels.product(plain, ProductShape { m: rows, n: heads + net.key + net.value, k: self.hidden })?;
+                kernels.product(plain, ProductShape { m: rows, n: keys, k: net.key })?;
+                kernels.product(plain, ProductShape { m: rows, n: values, k: net.value })?;
             }
         }
         // Convolutions keep the last rows of each sequence.
@@ -190,7 +194,7 @@ impl Layer<'_> {
             Work::Rows { .. } => {}
         }
         kernels.stream(3 * rows * values, 10)?;
-        kernels.product(self.format("w_project"), (rows, self.hidden, values))
+        kernels.product(self.format("w_project"), ProductShape { m: rows, n: self.hidden, k: values })
     }
 
     /// The feed-forward block, behind its norm.
@@ -207,7 +211,8 @@ impl Layer<'_> {
             Feed::Matrix => {
                 let mut kernels = Kernels::new(self.gpu);
                 self.norms(&mut kernels, rows)?;
-                kernels.product(self.format("w_feed_linear"), (rows, self.hidden, self.hidden))?;
+                kernels
+                    .product(self.format("w_feed_linear"), ProductShape { m: rows, n: self.hidden, k: self.hidden })?;
                 Ok(kernels.sum)
             }
             Feed::Dense(block) => {
@@ -242,16 +247,18 @@ fn in_chunks(kernels: &mut Kernels<'_>, net: &DeltaNet, users: u64, tokens: u64)
     let (heads, key, value) = (net.value_heads, net.key, net.value);
     let count = users * heads * tokens.div_ceil(chunk);
     let dtype = Dtype::Bf16;
-    let product = |kernels: &mut Kernels<'_>, shape| kernels.call(&KernelCall::Product { dtype, count, shape });
+    let product = |kernels: &mut Kernels<'_>, m, n, k| {
+        kernels.call(&KernelCall::Product { dtype, count, shape: ProductShape { m, n, k } })
+    };
     // Decays are added up within chunks.
     kernels.stream(2 * users * tokens * heads * 2, 2)?;
-    product(kernels, (chunk, chunk, key))?;
-    product(kernels, (chunk, chunk, chunk))?;
-    product(kernels, (chunk, key + value, chunk))?;
+    product(kernels, chunk, chunk, key)?;
+    product(kernels, chunk, chunk, chunk)?;
+    product(kernels, chunk, key + value, chunk)?;
     // A state of each chunk is written; chunks of a head follow one another.
-    product(kernels, (key, value, chunk))?;
-    product(kernels, (chunk, value, key))?;
+    product(kernels, key, value, chunk)?;
+    product(kernels, chunk, value, key)?;
     kernels.stream(users * tokens.div_ceil(chunk) * net.state(), 2)?;
-    product(kernels, (chunk, value, key))?;
-    product(kernels, (chunk, chunk + value, key.max(chunk)))
+    product(kernels, chunk, value, key)?;
+    product(kernels, chunk, chunk + value, key.max(chunk))
 }

@@ -399,7 +399,8 @@ impl Service {
         &self,
         stack: &Stack,
         stage: u64,
-        (batch, tokens): (u64, u64),
+        batch: u64,
+        tokens: u64,
     ) -> Vec<(AttentionCall, u64)> {
         let call = |heads, kv_heads, head_dim, window| AttentionCall {
             dtype: Dtype::Bf16,

@@ -10,6 +10,7 @@ use rdusim_graph::arch::Gpu;
 use rdusim_machines::gpu::{
     self, Case, Experts, KernelCall, LatentCall, LatentWidths, ProductFormat, Skew, kernel_cost, product_seconds,
 };
+use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Expertise, Indexer, Latent};
 
 /// Seconds and joules without static power, kernel by kernel.
@@ -42,9 +43,13 @@ impl<'g> Kernels<'g> {
     }
 
     /// A product with a matrix in a format; what narrows its activations is part of the kernel before it.
-    pub(super) fn product(&mut self, format: ProductFormat, (m, n, k): (u64, u64, u64)) -> Result<(), Diagnostic> {
+    pub(super) fn product(
+        &mut self,
+        format: ProductFormat,
+        ProductShape { m, n, k }: ProductShape,
+    ) -> Result<(), Diagnostic> {
         let bytes = (k * n) as f64 * format.weight_bytes() + (m * (k + n) * ELEMENT) as f64;
-        let seconds = product_seconds(self.gpu, format, (m, n, k))?;
+        let seconds = product_seconds(self.gpu, format, ProductShape { m, n, k })?;
         self.add(seconds, m as f64 * n as f64 * k as f64, bytes);
         Ok(())
     }
@@ -65,7 +70,7 @@ impl<'g> Kernels<'g> {
     }
 
     /// A call of a library; the call outside its kernels is the stack's to count.
-    pub(super) fn case(&mut self, case: &Case, outside_us: f64, (macs, bytes): (f64, f64)) -> Result<(), Diagnostic> {
+    pub(super) fn case(&mut self, case: &Case, outside_us: f64, macs: f64, bytes: f64) -> Result<(), Diagnostic> {
         let seconds = (gpu::seconds(self.gpu, case)? - outside_us / 1e6).max(0.0);
         self.add(seconds, macs, bytes);
         Ok(())
@@ -113,10 +118,10 @@ pub(super) fn latent_attention(gpu: &Gpu, of: &LatentBlock<'_>, pass: &Pass) -> 
     let mut kernels = Kernels::new(gpu);
     // The residual stream is added to and normed.
     kernels.stream(4 * rows * hidden, 8)?;
-    kernels.product((of.format)("w_key_latent"), (rows, from + key + rotated, hidden))?;
+    kernels.product((of.format)("w_key_latent"), ProductShape { m: rows, n: from + key + rotated, k: hidden })?;
     kernels.stream(2 * rows * (from + key), 8)?;
     let depth = query.unwrap_or(hidden);
-    kernels.product((of.format)("w_query"), (rows, heads * (plain + rotated), depth))?;
+    kernels.product((of.format)("w_query"), ProductShape { m: rows, n: heads * (plain + rotated), k: depth })?;
     if let Some(indexer) = &of.indexer {
         indexed(&mut kernels, of, indexer, pass)?;
     }
@@ -130,7 +135,7 @@ pub(super) fn latent_attention(gpu: &Gpu, of: &LatentBlock<'_>, pass: &Pass) -> 
             };
             // Keys and values of the prompt, and of what of it came before.
             let held = pass.users * (before + new);
-            kernels.product((of.format)("w_key_up"), (held, heads * (plain + value), key))?;
+            kernels.product((of.format)("w_key_up"), ProductShape { m: held, n: heads * (plain + value), k: key })?;
             let scored = |tokens: u64| -> Result<f64, Diagnostic> {
                 let seconds = gpu::seconds(gpu, &Case::LatentPrefill(of.call(pass.users, tokens.max(1))))?;
                 Ok((seconds - constants.prompt_call_us / 1e6).max(0.0))
@@ -145,21 +150,37 @@ pub(super) fn latent_attention(gpu: &Gpu, of: &LatentBlock<'_>, pass: &Pass) -> 
         }
         Work::Tokens { .. } | Work::Mixed { .. } => {
             let dtype = Dtype::Bf16;
-            kernels.call(&KernelCall::Product { dtype, count: heads, shape: (rows, key, plain) })?;
+            kernels.call(&KernelCall::Product {
+                dtype,
+                count: heads,
+                shape: ProductShape { m: rows, n: key, k: plain },
+            })?;
             let met = of.met(pass.tokens);
             let cache = (pass.users * met) as f64 * width;
             let cost = (2.0 * cache * heads as f64, cache * of.cache_bytes as f64);
-            kernels.case(&Case::LatentDecode(of.call(pass.users, met)), constants.cache_call_us, cost)?;
-            kernels.call(&KernelCall::Product { dtype, count: heads, shape: (rows, value, key) })?;
+            kernels.case(&Case::LatentDecode(of.call(pass.users, met)), constants.cache_call_us, cost.0, cost.1)?;
+            kernels.call(&KernelCall::Product {
+                dtype,
+                count: heads,
+                shape: ProductShape { m: rows, n: value, k: key },
+            })?;
         }
         // What is around attention alone.
         Work::Rows { .. } => {
             let dtype = Dtype::Bf16;
-            kernels.call(&KernelCall::Product { dtype, count: heads, shape: (rows, key, plain) })?;
-            kernels.call(&KernelCall::Product { dtype, count: heads, shape: (rows, value, key) })?;
+            kernels.call(&KernelCall::Product {
+                dtype,
+                count: heads,
+                shape: ProductShape { m: rows, n: key, k: plain },
+            })?;
+            kernels.call(&KernelCall::Product {
+                dtype,
+                count: heads,
+                shape: ProductShape { m: rows, n: value, k: key },
+            })?;
         }
     }
-    kernels.product((of.format)("w_project"), (rows, hidden, heads * value))?;
+    kernels.product((of.format)("w_project"), ProductShape { m: rows, n: hidden, k: heads * value })?;
     Ok(kernels.sum)
 }
 
@@ -178,8 +199,8 @@ fn indexed(kernels: &mut Kernels<'_>, of: &LatentBlock<'_>, indexer: &Indexer, p
     let Indexer { heads, head, .. } = *indexer;
     let rows = pass.work.rows(pass.users, pass.tokens);
     let depth = of.latent.query.unwrap_or(of.hidden);
-    kernels.product((of.format)("w_index_query"), (rows, heads * head, depth))?;
-    kernels.product((of.format)("w_index_key"), (rows, head + heads, of.hidden))?;
+    kernels.product((of.format)("w_index_query"), ProductShape { m: rows, n: heads * head, k: depth })?;
+    kernels.product((of.format)("w_index_key"), ProductShape { m: rows, n: head + heads, k: of.hidden })?;
     kernels.stream(2 * rows * (heads + 1) * head, 8)?;
     let (queries, keys) = match pass.work {
         Work::Prompts => (pass.tokens, pass.tokens.div_ceil(2)),
@@ -192,7 +213,11 @@ fn indexed(kernels: &mut Kernels<'_>, of: &LatentBlock<'_>, indexer: &Indexer, p
         return Ok(());
     }
     let dtype = Dtype::Bf16;
-    kernels.call(&KernelCall::Product { dtype, count: pass.users, shape: (queries * heads, keys, head) })?;
+    kernels.call(&KernelCall::Product {
+        dtype,
+        count: pass.users,
+        shape: ProductShape { m: queries * heads, n: keys, k: head },
+    })?;
     // Scores are weighed and added up over the heads as they are made; one of four bytes for each query and token is read.
     kernels.stream(2 * pass.users * queries * keys, 4)
 }
@@ -224,9 +249,9 @@ pub(super) fn feed(gpu: &Gpu, of: &FeedShare, rows: u64) -> Result<Sum, Diagnost
 fn block(kernels: &mut Kernels<'_>, of: &FeedShare, rows: u64) -> Result<(), Diagnostic> {
     let FeedShare { hidden, width, matrices, formats } = *of;
     let up = matrices - 1;
-    kernels.product(formats[0], (rows, up * width, hidden))?;
+    kernels.product(formats[0], ProductShape { m: rows, n: up * width, k: hidden })?;
     kernels.stream((up + 1) * rows * width, 4)?;
-    kernels.product(formats[1], (rows, hidden, width))
+    kernels.product(formats[1], ProductShape { m: rows, n: hidden, k: width })
 }
 
 /// Experts of a layer on the busiest chip.
@@ -257,10 +282,10 @@ pub(super) fn experts(gpu: &Gpu, block_of: &ExpertBlock, rows: u64) -> Result<Su
     let plain = ProductFormat::Plain(Dtype::Bf16);
     let mut kernels = Kernels::new(gpu);
     kernels.stream(4 * rows * hidden, 8)?;
-    kernels.product(plain, (rows, experts.count, hidden))?;
+    kernels.product(plain, ProductShape { m: rows, n: experts.count, k: hidden })?;
     if of.latent.is_some() {
-        kernels.product(plain, (rows, inner, hidden))?;
-        kernels.product(plain, (rows, hidden, inner))?;
+        kernels.product(plain, ProductShape { m: rows, n: inner, k: hidden })?;
+        kernels.product(plain, ProductShape { m: rows, n: hidden, k: inner })?;
     }
     if let Some(shared) = &shared {
         block(&mut kernels, shared, rows)?;
@@ -281,6 +306,6 @@ pub(super) fn experts(gpu: &Gpu, block_of: &ExpertBlock, rows: u64) -> Result<Su
     let visits = (call.tokens * experts.each) as f64 / ranks.groups as f64;
     let met = visits.min((experts.count / ranks.groups) as f64);
     let cost = (visits * each, met * each * ranks.format.weight_bytes());
-    kernels.case(&Case::Experts(call), gpu.serving.call_us, cost)?;
+    kernels.case(&Case::Experts(call), gpu.serving.call_us, cost.0, cost.1)?;
     Ok(kernels.sum)
 }

@@ -52,13 +52,13 @@ impl Mixed {
     ///
     /// # Errors
     /// What the simulation of any of them refuses.
-    pub(super) fn new(server: &Server<'_>, users: &[u64], (chunk, prompt): (u64, u64)) -> Result<Self, Diagnostic> {
+    pub(super) fn new(server: &Server<'_>, users: &[u64], chunk: u64, prompt: u64) -> Result<Self, Diagnostic> {
         let most_users = users.last().copied().unwrap_or(1);
         let mut chunks: Vec<u64> = (0..CHUNK_SIZES).rev().map(|times| (chunk >> (2 * times)).max(1)).collect();
         chunks.dedup();
         let mut before = vec![0, prompt / 4, prompt];
         before.dedup();
-        let mut rows = geometric((most_users, most_users + chunk), 2);
+        let mut rows = geometric(most_users, most_users + chunk, 2);
         rows.extend(users.iter().chain(&chunks));
         rows.push(chunk + most_users / 2);
         rows.sort_unstable();

@@ -64,6 +64,18 @@ struct Passes {
     traffic: Vec<u64>,
 }
 
+/// A phase as it was timed.
+#[derive(Clone, Copy)]
+struct Timed {
+    /// The stage that the others wait for.
+    critical: usize,
+    seconds: f64,
+    time: ServingTime,
+    flops: f64,
+    /// Seconds in which the memory's bandwidth gives what is read.
+    read_s: f64,
+}
+
 impl<'s> Server<'s> {
     /// # Errors
     /// What cannot be divided, more chips than the system can have, or a stack that does not serve.
@@ -194,7 +206,7 @@ impl<'s> Server<'s> {
             other: work.waiting * n + host,
         };
         let flops = self.flops(Work::Prompts, load);
-        Ok(self.phase(load, &passes, (critical, end + host, time), (flops, 0.0)))
+        Ok(self.phase(load, &passes, Timed { critical, seconds: end + host, time, flops, read_s: 0.0 }))
     }
 
     /// One token for every user. A group of users starts again when its tokens are back from the last stage; the groups of a
@@ -235,8 +247,8 @@ impl<'s> Server<'s> {
             bubble,
             other: busy.waiting * groups + host,
         };
-        let bound = (self.flops(work, load), self.read_s(work, load));
-        Ok(self.phase(load, &passes, (critical, token_s, time), bound))
+        let (flops, read_s) = (self.flops(work, load), self.read_s(work, load));
+        Ok(self.phase(load, &passes, Timed { critical, seconds: token_s, time, flops, read_s }))
     }
 
     /// Seconds in which all memory reads what a pass of a group must: the weights of all stages, and caches, less what on-chip
@@ -292,13 +304,8 @@ impl<'s> Server<'s> {
         (self.stack.step_us + self.stack.token_us * tokens) / 1e6
     }
 
-    fn phase(
-        &self,
-        load: &Load,
-        passes: &Passes,
-        (critical, seconds, time): (usize, f64, ServingTime),
-        (flops, read_s): (f64, f64),
-    ) -> ServedPhase {
+    fn phase(&self, load: &Load, passes: &Passes, timed: Timed) -> ServedPhase {
+        let Timed { critical, seconds, time, flops, read_s } = timed;
         let p = &self.service.parallel;
         let peak = self.peak();
         let chips = p.chips() as f64;
@@ -377,12 +384,12 @@ impl<'s> Server<'s> {
             let sent = activation * self.service.stack.as_ref().map_or(1, |stack| stack.streams);
             let bytes = if self.stack.scatter_gather { sent.div_ceil(p.tp) } else { sent };
             for stage in 0..p.pp - 1 {
-                let (seconds, by_level) = self.transfer(&network, (stage, stage + 1), bytes);
+                let (seconds, by_level) = self.transfer(&network, stage, stage + 1, bytes);
                 transfer = seconds.max(transfer);
                 count(by_level, 1);
             }
             let tokens = 4 * work.sampled(load.micro_batch);
-            let (seconds, by_level) = self.transfer(&network, (p.pp - 1, 0), tokens);
+            let (seconds, by_level) = self.transfer(&network, p.pp - 1, 0, tokens);
             count(by_level, 1);
             back = seconds;
         }
@@ -443,12 +450,12 @@ impl<'s> Server<'s> {
     }
 
     /// Seconds and bytes by level of what all chips of a stage send to another.
-    fn transfer(&self, network: &Network<'_>, (from, to): (u64, u64), bytes: u64) -> (f64, Vec<u64>) {
+    fn transfer(&self, network: &Network<'_>, from: u64, to: u64, bytes: u64) -> (f64, Vec<u64>) {
         let p = &self.service.parallel;
         let mut demand = Demand::default();
         for replica in 0..p.dp {
             for rank in 0..p.tp {
-                network.flow(&mut demand, (p.chip(from, replica, rank), p.chip(to, replica, rank)), bytes);
+                network.flow(&mut demand, p.chip(from, replica, rank), p.chip(to, replica, rank), bytes);
             }
         }
         let level = network.level_of(p.chip(from, 0, 0), p.chip(to, 0, 0)).unwrap_or(0);

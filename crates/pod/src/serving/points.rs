@@ -3,7 +3,7 @@
 use super::time::Cost;
 
 /// From `most` down to `least`, each a `factor`-th of the one before.
-pub(super) fn geometric((least, most): (u64, u64), factor: u64) -> Vec<u64> {
+pub(super) fn geometric(least: u64, most: u64, factor: u64) -> Vec<u64> {
     let mut list: Vec<u64> =
         std::iter::successors(Some(most), |n| Some(n / factor)).take_while(|&n| n > least).collect();
     list.push(least);

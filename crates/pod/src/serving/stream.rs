@@ -109,14 +109,15 @@ pub struct Streamed {
 pub fn stream(
     system: &System,
     stack: &Stack,
-    (service, speculation): (&Service, Option<&Speculation>),
+    service: &Service,
+    speculation: Option<&Speculation>,
     requests: &[Request],
     policy: &Policy,
     known: Option<&Grid>,
 ) -> Result<Streamed, Diagnostic> {
     Server::new(system, stack, service)?;
     let replicas = service.parallel.dp;
-    let own = Alone::new((system, stack), (service, speculation), requests, policy)?;
+    let own = Alone::new(system, stack, service, speculation, requests, policy)?;
     let grid = own.grid(known)?;
     let runs = replayed(requests, &grid, &own.limits, replicas, policy.concurrency)?;
     let (limits, drafting, most_context) = (own.limits, &own.drafting, own.range.most_context);
@@ -146,7 +147,7 @@ pub fn stream(
             weights: of.draft.most_weight_bytes(),
             kv_bytes_per_token: of.draft.kv_bytes_per_token(),
         }),
-        notes: notes((service, speculation), policy, &grid, most_context),
+        notes: notes(service, speculation, policy, &grid, most_context),
         grid,
     })
 }
@@ -173,7 +174,8 @@ fn replayed(
 
 /// What a result says of itself.
 fn notes(
-    (service, speculation): (&Service, Option<&Speculation>),
+    service: &Service,
+    speculation: Option<&Speculation>,
     policy: &Policy,
     grid: &Grid,
     most_context: u64,

@@ -184,12 +184,13 @@ impl Footprint {
 
     /// Appends the numbers of the slots that the firing at `at` touches, in rising order.
     pub(super) fn slots(&self, process: &Domain, slots: &Domain, at: &Point, found: &mut Vec<u64>) {
-        self.descend((process, slots), at, 0, &mut Point::default(), found);
+        self.descend(process, slots, at, 0, &mut Point::default(), found);
     }
 
     fn descend(
         &self,
-        (process, slots): (&Domain, &Domain),
+        process: &Domain,
+        slots: &Domain,
         at: &Point,
         level: usize,
         slot: &mut Point,
@@ -224,7 +225,7 @@ impl Footprint {
         };
         for i in iterations {
             slot.set(level, i);
-            self.descend((process, slots), at, level + 1, slot, found);
+            self.descend(process, slots, at, level + 1, slot, found);
         }
         slot.set(level, 0);
     }

@@ -21,13 +21,13 @@ pub(super) fn check(verifier: &Verifier<'_>, section: &Section) -> Result<(), Fa
                 let title = format!("`{}` has a table of tiles", verifier.stage(s));
                 return Err(Fault::new(Place::Stage(s), title, "expected none for a function"));
             }
-            Mapping::Gemm(m) => gemm(verifier, &section.schedule.nest(), (s, stage), m)?,
+            Mapping::Gemm(m) => gemm(verifier, &section.schedule.nest(), s, stage, m)?,
         }
     }
     Ok(())
 }
 
-fn gemm(verifier: &Verifier<'_>, nest: &Nest, (s, stage): (StageId, &Stage), m: &GemmMapping) -> Result<(), Fault> {
+fn gemm(verifier: &Verifier<'_>, nest: &Nest, s: StageId, stage: &Stage, m: &GemmMapping) -> Result<(), Fault> {
     let fail = |title: String, expected: String| {
         Err(Fault::new(Place::Stage(s), format!("`{}` {title}", verifier.stage(s)), expected))
     };

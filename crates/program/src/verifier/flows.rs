@@ -74,9 +74,9 @@ impl Ends<'_> {
                 require(is_given, "a drain to a generator that its stream does not have")?;
                 Amount::SlotBytes
             }
-            FlowKind::Feed { stage, group } => self.feed(flow, (stage, group), from, sinks)?,
+            FlowKind::Feed { stage, group } => self.feed(flow, stage, group, from, sinks)?,
             FlowKind::Emit { stage, group } => {
-                self.emit(flow, (stage, group), from)?;
+                self.emit(flow, stage, group, from)?;
                 Amount::ResultBytes
             }
             FlowKind::PartialRead { .. } | FlowKind::Merge { .. } => {
@@ -184,13 +184,7 @@ impl Ends<'_> {
     }
 
     /// Operands: to the PCUs that the slice is for. Returns what such a flow counts.
-    fn feed(
-        &self,
-        flow: &Flow,
-        (stage, group): (StageId, u64),
-        from: Port,
-        sinks: &[Resource],
-    ) -> Result<Amount, Wrong> {
+    fn feed(&self, flow: &Flow, stage: StageId, group: u64, from: Port, sinks: &[Resource]) -> Result<Amount, Wrong> {
         require(flow.writes.is_none(), "a feed that writes a buffer")?;
         let of = self.section.stages.get(stage).ok_or("a feed of a stage that is none")?;
         let at = |sink: &Resource| self.pcu_in(*sink).filter(|at| (at.stage, at.group) == (stage, group));
@@ -237,7 +231,7 @@ impl Ends<'_> {
     }
 
     /// Results: from the last PCU of a chain, of the last slice of K, into a buffer that takes the stage's output.
-    fn emit(&self, flow: &Flow, (stage, group): (StageId, u64), from: Port) -> Result<(), Wrong> {
+    fn emit(&self, flow: &Flow, stage: StageId, group: u64, from: Port) -> Result<(), Wrong> {
         let end = flow.writes.filter(|_| flow.reads.is_none()).ok_or("results into no buffer")?;
         let of = self.section.stages.get(stage).ok_or("results of a stage that is none")?;
         let at = self.pcu_out(from).filter(|at| (at.stage, at.group) == (stage, group));

@@ -77,7 +77,7 @@ fn counter<'a>(section: &SectionTrace, spans: impl Iterator<Item = (&'a Span, f6
         let period = (repeat.end_cycle - repeat.start_cycle) / repeat.times.max(1);
         let from = repeat.start_cycle.saturating_sub(period);
         // What lasts into the skipped time is counted there already.
-        let mean = mean(&own, (from, repeat.start_cycle)) - mean(&own, (repeat.start_cycle, repeat.end_cycle));
+        let mean = mean(&own, from, repeat.start_cycle) - mean(&own, repeat.start_cycle, repeat.end_cycle);
         steps.extend([(repeat.start_cycle, mean), (repeat.end_cycle, -mean)]);
     }
     added(steps)
@@ -102,7 +102,7 @@ fn added(mut steps: Vec<(u64, f64)>) -> Counter {
 }
 
 /// The mean from one cycle to another.
-fn mean(counter: &[(u64, f64)], (from, to): (u64, u64)) -> f64 {
+fn mean(counter: &[(u64, f64)], from: u64, to: u64) -> f64 {
     let ends = counter.iter().skip(1).map(|&(cycle, _)| cycle).chain([u64::MAX]);
     let part = |(&(start, value), end): (&(u64, f64), u64)| value * end.min(to).saturating_sub(start.max(from)) as f64;
     counter.iter().zip(ends).map(part).sum::<f64>() / to.saturating_sub(from).max(1) as f64

@@ -93,10 +93,10 @@ impl Process<'_> {
             events.push(self.named("thread_name", tid, "name", &track.name));
         }
         let begin = section.start_cycle + section.launch_cycles;
-        events.push(self.span("launch", SECTION, (section.start_cycle, begin)));
+        events.push(self.span("launch", SECTION, section.start_cycle, begin));
         for repeat in &section.repeats {
             let name = format!("the period before, {} more times", repeat.times);
-            let mut event = self.span(&name, SECTION, (begin + repeat.start_cycle, begin + repeat.end_cycle));
+            let mut event = self.span(&name, SECTION, begin + repeat.start_cycle, begin + repeat.end_cycle);
             event.args.insert("times".to_owned(), repeat.times.into());
             events.push(event);
         }
@@ -105,7 +105,7 @@ impl Process<'_> {
             let last = section.spans.iter().map(|span| span.end_cycle).max().unwrap_or(0);
             let end = section.cycles.saturating_sub(section.launch_cycles).max(last);
             let name = format!("not recorded: only the first {MOST_SPANS} spans are");
-            events.push(self.span(&name, SECTION, (begin + last, begin + end)));
+            events.push(self.span(&name, SECTION, begin + last, begin + end));
         }
         for done in &section.spans {
             let label = section.tracks.get(done.track).map_or("", |track| track.label.as_str());
@@ -115,7 +115,7 @@ impl Process<'_> {
                 SpanKind::Stalled => format!("{label} stalled"),
             };
             let mut event =
-                self.span(&name, SECTION + 1 + done.track, (begin + done.start_cycle, begin + done.end_cycle));
+                self.span(&name, SECTION + 1 + done.track, begin + done.start_cycle, begin + done.end_cycle);
             event.args.insert("firing".to_owned(), done.number.into());
             if done.bytes > 0 {
                 event.args.insert("bytes".to_owned(), done.bytes.into());
@@ -156,7 +156,7 @@ impl Process<'_> {
         Event { name: what.to_owned(), ph: "M", pid: self.pid, tid, ts: None, dur: None, args }
     }
 
-    fn span(&self, name: &str, tid: usize, (start, end): (u64, u64)) -> Event {
+    fn span(&self, name: &str, tid: usize, start: u64, end: u64) -> Event {
         let args =
             Map::from_iter([("start_cycle".to_owned(), start.into()), ("cycles".to_owned(), (end - start).into())]);
         let (ts, dur) = (Some(self.us(start)), Some(self.us(end - start)));

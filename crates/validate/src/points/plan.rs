@@ -51,7 +51,7 @@ pub(super) struct Loop {
 
 impl Loop {
     /// A loop of so many users whose prompts and answers have these tokens at most.
-    pub(super) fn new(users: u64, (prompt, output): (u64, u64)) -> Self {
+    pub(super) fn new(users: u64, prompt: u64, output: u64) -> Self {
         let share = if RANDOM_SHAPES.contains(&(prompt, output)) { LEAST_SHARE } else { 1.0 };
         let bounds = |most: u64| (((most as f64 * share) as u64).max(1), most);
         let requests = LoopRequests {
@@ -94,13 +94,13 @@ pub(super) struct TwoKinds {
 pub(super) fn planned(row: &Row, system: &Arc<System>, model: &Service) -> Result<Planned, Diagnostic> {
     match &row.serving {
         Serving::Aggregated(workers) => {
-            let of = Loop::new(workers.batch, (row.prompt, row.output));
+            let of = Loop::new(workers.batch, row.prompt, row.output);
             Ok(Planned::Aggregated(Box::new(setup(row, workers, system, model)?), of))
         }
         Serving::Disaggregated { prefill, decode, users } => Ok(Planned::Disaggregated(Box::new(TwoKinds {
             prefill: (*prefill, setup(row, prefill, system, model)?),
             decode: (*decode, setup(row, decode, system, model)?),
-            of: Loop::new(*users, (row.prompt, row.output)),
+            of: Loop::new(*users, row.prompt, row.output),
         }))),
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &
     let dp = if has_experts { workers.dp } else { 1 };
     service.parallel = Parallel { tp: workers.tp, pp: workers.pp, dp, ..Parallel::default() };
     if let Some(stack) = service.stack.clone() {
-        layer_by_layer(row, (workers, dp), (system, &stack), &mut service)?;
+        layer_by_layer(row, workers, dp, system, &stack, &mut service)?;
         if engine.expert_skew > 0.0 {
             service.expert_load = ExpertLoad::Zipf(engine.expert_skew);
         }
@@ -194,8 +194,10 @@ pub(super) fn setup(row: &Row, workers: &Workers, system: &Arc<System>, model: &
 /// Sets formats and the division of experts of a model that is served by its layers.
 fn layer_by_layer(
     row: &Row,
-    (workers, dp): (&Workers, u64),
-    (system, stack): (&System, &Layers),
+    workers: &Workers,
+    dp: u64,
+    system: &System,
+    stack: &Layers,
     service: &mut Service,
 ) -> Result<(), Diagnostic> {
     let Some(gpu) = system.chip.gpu() else {

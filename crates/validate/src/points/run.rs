@@ -200,7 +200,7 @@ fn grid(setup: &Setup, range: &Range) -> Result<Grid, Diagnostic> {
 /// A closed loop on a known grid.
 fn replayed(setup: &Setup, of: &Loop, grid: &Grid) -> Result<Simulated, Diagnostic> {
     let (requests, policy) = of.policy(setup);
-    let streamed = pod::stream(&setup.system, &setup.stack, (&setup.service, None), &requests, &policy, Some(grid))?;
+    let streamed = pod::stream(&setup.system, &setup.stack, &setup.service, None, &requests, &policy, Some(grid))?;
     let ttft_s = streamed.ttft_s.mean;
     // Answers of one token have no other time than that to the first.
     let token_s = streamed.token_s.map_or(ttft_s, |of| of.mean);

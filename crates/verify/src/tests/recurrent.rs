@@ -3,7 +3,7 @@
 use super::*;
 
 /// Two layers of Mamba-2, small: sequences of 24 rows in runs of `span`, heads in groups.
-fn mamba(span: u32, (heads, groups): (u32, u16)) -> Workload {
+fn mamba(span: u32, heads: u32, groups: u16) -> Workload {
     let (architecture, _) = preset("mamba2-130m").unwrap();
     let mut extras = architecture.extras;
     if let Some(mamba) = &mut extras.mamba {
@@ -24,7 +24,7 @@ fn runs_of_rows_give_what_the_recurrence_gives() {
 }
 
 fn agree(of: (u32, u16)) {
-    let rows = mamba(1, of);
+    let rows = mamba(1, of.0, of.1);
     let inputs = data::inputs(&rows, 5);
     let logits = |workload: &Workload, inputs: &[Option<Matrix>]| {
         let made = reference::graph(workload, inputs);
@@ -33,7 +33,7 @@ fn agree(of: (u32, u16)) {
     };
     let expected = logits(&rows, &inputs);
     for span in [2, 4, 8, 24] {
-        let in_runs = mamba(span, of);
+        let in_runs = mamba(span, of.0, of.1);
         let of_name = |tensor: &rdusim_graph::workload::Tensor| {
             let known = rows.tensors.iter().position(|other| other.name == tensor.name && other.view == tensor.view);
             known.and_then(|at| inputs[at].clone())

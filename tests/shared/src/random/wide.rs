@@ -45,7 +45,8 @@ fn of_rows(
     most: usize,
 ) -> impl Strategy<Value = GraphValues> {
     let dtype = prop_oneof![4 => Just("bf16"), 1 => Just("fp32")];
-    (rows, widths(), dtype, prop::collection::vec(growth, 1..=most)).prop_map(GraphValues::new)
+    (rows, widths(), dtype, prop::collection::vec(growth, 1..=most))
+        .prop_map(|(rows, columns, dtype, growth)| GraphValues::new(rows, columns, dtype, growth))
 }
 
 /// Families of pairs, by the kind of section that they are made of.
@@ -67,7 +68,7 @@ pub fn wide_families() -> Vec<(&'static str, BoxedStrategy<(ChipValues, GraphVal
     };
     // Few rows and columns of a long K: what is left to split is K.
     let deep = (1u64..=8, select(vec![256u64, 512, 1024, 2048]), 1u64..=16)
-        .prop_map(|(rows, columns, n)| GraphValues::new((rows, columns, "bf16", vec![Growth::Gemm(n, None)])));
+        .prop_map(|(rows, columns, n)| GraphValues::new(rows, columns, "bf16", vec![Growth::Gemm(n, None)]));
     let plain = any::<bool>().prop_map(|made_here| Growth::Attention { made_here });
     let shapes = (select(vec![(1u64, 1u64), (2, 2), (4, 2), (4, 4), (6, 3), (8, 1)]), select(vec![8u64, 16, 32, 64]));
     let heads = (shapes, select(vec![1u64, 1, 2, 4]), any::<bool>())

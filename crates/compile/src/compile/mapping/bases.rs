@@ -22,6 +22,13 @@ use super::front::StageCandidates;
 use super::roles::{StageRoles, duty_factor};
 use super::row_reduction::sums_bases;
 
+/// How the columns of a sparse product lie on units: so many at a time that skip together, in a style of execution.
+#[derive(Debug, Clone, Copy)]
+struct SparseColumns {
+    multicast_width: u64,
+    style: Style,
+}
+
 /// Which mappings of a stage are asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CandidateRequest {
@@ -180,7 +187,8 @@ impl<'a> StageBases<'a> {
     pub(crate) fn known(
         &self,
         stage: StageId,
-        (nest, roles): (&Nest, &StageRoles),
+        nest: &Nest,
+        roles: &StageRoles,
         CandidateRequest { private, split, turned }: CandidateRequest,
         work_out: impl FnOnce() -> StageCandidates,
     ) -> StageCandidates {
@@ -297,7 +305,7 @@ impl<'a> StageBases<'a> {
                         stage,
                         &shape,
                         rows_on_lanes,
-                        (multicast_width, Style::Skip),
+                        SparseColumns { multicast_width, style: Style::Skip },
                         mask.block_columns(),
                         &mut bases,
                     );
@@ -312,8 +320,8 @@ impl<'a> StageBases<'a> {
                         .into_iter()
                         .filter(|multicast_width| multicast_width * shape.column_grain <= MOST_GATHERED_COLUMNS)
                     {
-                        let kind = (multicast_width, Style::Gather);
-                        self.sparse_bases(stage, &gathering, rows_on_lanes, kind, mask.block_columns(), &mut bases);
+                        let columns = SparseColumns { multicast_width, style: Style::Gather };
+                        self.sparse_bases(stage, &gathering, rows_on_lanes, columns, mask.block_columns(), &mut bases);
                     }
                 }
             }
@@ -362,7 +370,7 @@ impl<'a> StageBases<'a> {
                 let most = self.chip.pcus_per_operator() / pk;
                 let whole = bases.iter().filter(|base| base.pk == 1 && base.pn <= most);
                 let slices: Vec<Base> =
-                    whole.map(|base| sampled_slice(base, &shape, (pk, reduction), least_k / pk)).collect();
+                    whole.map(|base| sampled_slice(base, &shape, pk, reduction, least_k / pk)).collect();
                 bases.extend(slices);
                 continue;
             }
@@ -390,7 +398,7 @@ impl<'a> StageBases<'a> {
         stage: StageId,
         shape: &SystolicShape,
         rows_on_lanes: bool,
-        (multicast_width, style): (u64, Style),
+        SparseColumns { multicast_width, style }: SparseColumns,
         block: u64,
         bases: &mut Vec<Base>,
     ) {
@@ -518,7 +526,7 @@ impl<'a> StageBases<'a> {
 
 /// A split of the gradient of a sparse weight with `pk` slices of K, of `depth` K rows each: all have the same output tiles,
 /// and with private activations a `pk`-th of each copy.
-fn sampled_slice(whole: &Base, shape: &SystolicShape, (pk, reduction): (u64, Reduction), depth: u64) -> Base {
+fn sampled_slice(whole: &Base, shape: &SystolicShape, pk: u64, reduction: Reduction, depth: u64) -> Base {
     let slice = |cycles: u64| (cycles.div_ceil(pk) as f64 * PARAMS.mapping.uneven_k_slices) as u64;
     Base {
         pk,

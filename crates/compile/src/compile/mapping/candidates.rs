@@ -45,7 +45,7 @@ pub(crate) fn stage_candidates(at: &StageContext<'_>, wanted: CandidateRequest) 
             front.finish(source, at.duty_factor())
         })
     };
-    at.bases.known(at.stage, (at.nest, at.roles), wanted, work_out)
+    at.bases.known(at.stage, at.nest, at.roles, wanted, work_out)
 }
 
 /// Offers the mappings of one stage in a nest, those that others beat too, by their places in the list returned.

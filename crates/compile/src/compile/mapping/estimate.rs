@@ -270,7 +270,9 @@ struct Moved {
 impl Moved {
     fn new(
         chip: &Chip,
-        (graph, nest, roles): (&SectionGraph<'_>, &Nest, &StageRoles),
+        graph: &SectionGraph<'_>,
+        nest: &Nest,
+        roles: &StageRoles,
         streams: &IndexVec<StreamId, Stream>,
         tiers: &[TierId],
     ) -> Self {
@@ -370,7 +372,7 @@ pub(crate) fn estimate(
     tiers: &[TierId],
 ) -> Estimate {
     let streams = streams(graph, nest, buffers);
-    let moved = Moved::new(chip, (graph, nest, roles), &streams, tiers);
+    let moved = Moved::new(chip, graph, nest, roles, &streams, tiers);
     let Moved { reads, writes, weights, first_weights, first_block, late_writes, .. } = moved;
     let rate = streams.iter().next().map_or(1.0, |s| chip.tier_rate(tiers[s.tensor.index()]).bytes_per_cycle());
     let slowest_tier = |bytes: &[u64]| {

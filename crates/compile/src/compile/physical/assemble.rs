@@ -136,7 +136,7 @@ fn place(
     let work: IndexVec<StageId, StageWork> = graph
         .stages
         .ids()
-        .map(|s| StageWork::new(chip, graph, plan.nest.tiling(), s, plan.mappings[s], (&plan.work[s], &plan.tiles[s])))
+        .map(|s| StageWork::new(chip, graph, plan.nest.tiling(), s, plan.mappings[s], &plan.work[s], &plan.tiles[s]))
         .collect();
     let stages =
         stages(graph, &plan.nest, &plan.roles, &plan.mappings, &plan.work, &plan.tiles, place_pcus(chip, &work));

@@ -385,7 +385,7 @@ fn port_rates(
 }
 
 /// The centre of the PCUs that a piece of a stage's buffer, of one of so many copies, serves.
-fn near(chip: &Chip, s: &Stage, role: BufferRole, (copy, slice): (u64, u64), copies: u64) -> (f64, f64) {
+fn near(chip: &Chip, s: &Stage, role: BufferRole, copy: u64, slice: u64, copies: u64) -> (f64, f64) {
     let (pm, wide) = (s.mapping.pm(), s.group_width());
     match role {
         BufferRole::Operand { .. } if s.spec.sums.is_some() => centre(chip, s.pcus.iter().copied()),
@@ -464,7 +464,7 @@ pub(crate) fn place_buffers(
         let mut pieces = Vec::with_capacity((spec.copies * spec.slices) as usize);
         for copy in 0..spec.copies {
             for slice in 0..spec.slices {
-                let target = near(chip, s, spec.role, (copy, slice), spec.copies);
+                let target = near(chip, s, spec.role, copy, slice, spec.copies);
                 pieces.push(pool.take(target, spec.banks(chip), spec.spread, read, write)?);
             }
         }

@@ -32,7 +32,7 @@ pub(in crate::compile) fn most_saved_cycles(
     if prefetched.prefetched.is_empty() {
         return 0;
     }
-    match measure(unmoved, workload, fabric, &prefetched, (u64::MAX, PARAMS.evaluation.normal.work), context.stop) {
+    match measure(unmoved, workload, fabric, &prefetched, u64::MAX, PARAMS.evaluation.normal.work, context.stop) {
         Measurement::Takes(_, with) => run.cycles.saturating_sub(with.cycles),
         _ => 0,
     }
@@ -80,7 +80,8 @@ pub(super) struct PrefetchedSection {
 pub(super) fn best_load(
     context: &SearchContext<'_>,
     before: &Mapped,
-    (graph, next): (&SectionGraph<'_>, &Mapped),
+    graph: &SectionGraph<'_>,
+    next: &Mapped,
 ) -> Option<PrefetchedSection> {
     let SearchContext { chip, fabric, tiers, .. } = *context;
     next.run.as_ref().zip(before.run.as_ref())?;
@@ -93,7 +94,7 @@ pub(super) fn best_load(
     let clear = assemble(on, fabric, graph, &next.plan, tiers, Negotiation::TRIAL, &taken).ok();
     let cycles = next.run.as_ref()?.cycles;
     let ways = [Some(&next.section), clear.as_ref().map(|(section, _)| section)];
-    let found = ways.into_iter().flatten().filter_map(|section| find(context, before, graph, (section, cycles)));
+    let found = ways.into_iter().flatten().filter_map(|section| find(context, before, graph, section, cycles));
     found.min_by_key(|found| found.run.cycles)
 }
 
@@ -101,7 +102,8 @@ fn find(
     context: &SearchContext<'_>,
     before: &Mapped,
     graph: &SectionGraph<'_>,
-    (next, cycles): (&Section, u64),
+    next: &Section,
+    cycles: u64,
 ) -> Option<PrefetchedSection> {
     let SearchContext { chip: unmoved, workload, fabric, .. } = *context;
     let chip_before = &*before.section.chip(unmoved, workload);
@@ -130,7 +132,7 @@ fn find(
     }
     let launch = chip.launch_cycles();
     let most = ((cycles + launch) as f64 * (1.0 - PARAMS.prefetch.worth)) as u64;
-    match measure(unmoved, workload, fabric, &section, (most, PARAMS.evaluation.normal.work), context.stop) {
+    match measure(unmoved, workload, fabric, &section, most, PARAMS.evaluation.normal.work, context.stop) {
         Measurement::Takes(cycles, run) if cycles <= most => Some(PrefetchedSection { section, run, loads }),
         _ => None,
     }

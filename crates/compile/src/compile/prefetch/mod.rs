@@ -127,7 +127,7 @@ impl Prefetcher {
             |(before, _, next): &(&Mapped, &SectionGraph<'_>, &Mapped)| !self.loads.contains_key(&(before.id, next.id));
         let new: Vec<_> = pairs.filter(is_new).collect();
         let find = |&(before, graph, next): &(&Mapped, &SectionGraph<'_>, &Mapped)| {
-            ((before.id, next.id), best_load(context, before, (graph, next)))
+            ((before.id, next.id), best_load(context, before, graph, next))
         };
         let found: Vec<_> = new.par_iter().map(find).collect();
         self.loads.extend(found);

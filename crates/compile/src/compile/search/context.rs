@@ -61,6 +61,6 @@ impl SearchContext<'_> {
         if !self.measures {
             return Measurement::Unknown { work: 0, at_rate: 0, all_work: u64::MAX };
         }
-        sim::measure(self.chip, self.workload, self.fabric, section, (most_cycles, most_work), self.stop)
+        sim::measure(self.chip, self.workload, self.fabric, section, most_cycles, most_work, self.stop)
     }
 }

@@ -31,7 +31,7 @@ impl Partitioner<'_> {
         let mut chosen = Vec::with_capacity(kernels.len());
         while !kernels.is_empty() {
             let runs: Vec<usize> =
-                kernels.iter().map(|kernel| self.run_of(context, &canonical, (&singles, kernel))).collect();
+                kernels.iter().map(|kernel| self.run_of(context, &canonical, &singles, kernel)).collect();
             let mut unplanned = runs.clone();
             self.keep_unplanned(&mut unplanned);
             self.plan_runs(context, &unplanned).map_err(NoKernels::Unplannable)?;
@@ -56,7 +56,8 @@ impl Partitioner<'_> {
         &mut self,
         context: &SearchContext<'_>,
         canonical: &CanonicalForms<'_>,
-        (singles, kernel): (&[usize], &[OperatorId]),
+        singles: &[usize],
+        kernel: &[OperatorId],
     ) -> usize {
         if let [op] = kernel
             && let Ok(at) = singles.binary_search_by_key(op, |&run| self.runs[run].operators[0])

@@ -31,7 +31,8 @@ pub(crate) fn evaluate_choices(
     context: &SearchContext<'_>,
     graph: &SectionGraph<'_>,
     choices: &[Choice],
-    (before, isomorphic): (Option<Evaluated>, Option<&Isomorphic>),
+    before: Option<Evaluated>,
+    isomorphic: Option<&Isomorphic>,
     level: EvaluationLevel,
     part: f64,
 ) -> Evaluated {

@@ -185,7 +185,7 @@ impl<'a> Partitioner<'a> {
     /// What is planned, if there is a partition of it; else why an operator has no plan.
     fn unless(self, refused: Option<Unplannable>) -> Result<Self, Unplannable> {
         let whole = (0, self.workload.operators.len());
-        refused.filter(|_| self.best_partition(whole).is_err()).map_or(Ok(self), Err)
+        refused.filter(|_| self.best_partition(whole.0, whole.1).is_err()).map_or(Ok(self), Err)
     }
 
     /// Plans the classes of some runs, side by side.
@@ -237,7 +237,8 @@ impl<'a> Partitioner<'a> {
                 - self.saved_by_looping[run] as f64
         };
         let optimistic = |&first: &usize| {
-            let parts = self.best_partition(self.runs[first].span).ok()?;
+            let (start, end) = self.runs[first].span;
+            let parts = self.best_partition(start, end).ok()?;
             let now: u64 =
                 parts.iter().filter(|&&part| self.of(part).is_some()).filter_map(|&part| self.score_alone(part)).sum();
             let least = |runs: &[usize]| runs.iter().map(|&run| least_alone(run)).sum::<f64>();
@@ -416,7 +417,7 @@ impl<'a> Partitioner<'a> {
     pub(crate) fn fused(&mut self, context: &SearchContext<'_>) -> Result<Vec<usize>, usize> {
         let whole = (0, self.workload.operators.len());
         // What is requested in any case, side by side.
-        let first = self.best_partition(whole)?;
+        let first = self.best_partition(whole.0, whole.1)?;
         if context.effort >= Effort::Full
             && context.measures
             && context.chip.pcus() * self.planned.len() as u64 <= PARAMS.partition.all_measured_pcus
@@ -495,7 +496,7 @@ impl<'a> Partitioner<'a> {
             *requested = (*requested).max(Some(level));
         }
         let is_part = |run: &usize| self.of(*run).is_some();
-        let best = self.best_partition((0, self.workload.operators.len())).unwrap_or_default();
+        let best = self.best_partition(0, self.workload.operators.len()).unwrap_or_default();
         let parts: Vec<usize> = best.into_iter().filter(is_part).collect();
         let cycles = self.cycles(&parts);
         let of_kinds = self.planned.par_iter_mut().zip(requested);
@@ -534,7 +535,7 @@ impl<'a> Partitioner<'a> {
 
     /// Runs of the partition of a part of the order with the least score; the index of a run that nothing covers, if
     /// there is none.
-    pub(super) fn best_partition(&self, (start, end): (usize, usize)) -> Result<Vec<usize>, usize> {
+    pub(super) fn best_partition(&self, start: usize, end: usize) -> Result<Vec<usize>, usize> {
         // least[i]: score of the first i operators, and the run that ends there.
         let mut least: Vec<(u64, usize)> = vec![(u64::MAX, 0); end - start + 1];
         least[0].0 = 0;

@@ -97,7 +97,7 @@ impl<'a> Planned<'a> {
                 .find(|(choices, _)| *choices == self.choices)
                 .map(|(_, isomorphic)| isomorphic);
             self.evaluated =
-                Some(evaluate_choices(context, &self.graph, &self.choices, (before, isomorphic), level, request.part));
+                Some(evaluate_choices(context, &self.graph, &self.choices, before, isomorphic, level, request.part));
         }
         if let Some(evaluated) = &mut self.evaluated {
             evaluated.level = evaluated.level.max(request.level);

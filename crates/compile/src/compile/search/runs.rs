@@ -62,9 +62,9 @@ impl Runs {
                 }
                 let is_step = |op| workload.operators[op].is_step();
                 if steps > 0 {
-                    runs.add_without(workload, &canonical, &operators, (from, to), is_step);
+                    runs.add_without(workload, &canonical, &operators, from, to, is_step);
                 }
-                runs.add_without(workload, &canonical, &operators, (from, to), |op| !is_other(workload, op));
+                runs.add_without(workload, &canonical, &operators, from, to, |op| !is_other(workload, op));
             }
         }
         let place = |at: usize| {
@@ -108,7 +108,8 @@ impl Runs {
         workload: &Workload,
         canonical: &CanonicalForms<'_>,
         order: &[OperatorId],
-        (from, to): (usize, usize),
+        from: usize,
+        to: usize,
         is_split_off: impl Fn(OperatorId) -> bool,
     ) {
         let (split_off, rest): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| is_split_off(order[at]));

@@ -50,7 +50,7 @@ impl Partitioner<'_> {
     /// Runs of the best partition by what is known; the index of a run that nothing covers, if there is none.
     pub(super) fn best_sequence(&self) -> Result<Vec<usize>, usize> {
         let n = self.workload.operators.len();
-        let Some(sequences) = &self.sequences else { return self.best_partition((0, n)) };
+        let Some(sequences) = &self.sequences else { return self.best_partition(0, n) };
         let mut starting: Vec<Vec<usize>> = vec![Vec::new(); n];
         for (run, of) in self.runs.iter().enumerate().filter(|(_, of)| of.span.0 < of.span.1) {
             starting[of.span.0].push(run);
@@ -72,7 +72,7 @@ impl Partitioner<'_> {
                 let Some(score) = scores[run].filter(|&score| score < u64::MAX) else { continue };
                 for path in &paths {
                     let to = self.runs[run].span.1;
-                    let next = self.extended(&gains, *path, (run, score, at));
+                    let next = self.extended(&gains, *path, run, score, at);
                     let Chain { first, last, is_linked } = next.chain;
                     let first = (!is_linked || matters(first)).then_some(first);
                     let index = *indices[to].entry((first, last, is_linked)).or_insert(reached[to].len());
@@ -86,7 +86,7 @@ impl Partitioner<'_> {
         }
         let closed = |path: &Reached| (path.cost + self.closing_cost(&gains, path.chain), path.run, path.before);
         let Some(mut path) = reached[n].iter().min_by_key(|path| closed(path)) else {
-            return self.best_partition((0, n)).and(Err(0));
+            return self.best_partition(0, n).and(Err(0));
         };
         let mut chosen = Vec::new();
         loop {
@@ -104,7 +104,9 @@ impl Partitioner<'_> {
         &self,
         gains: &LinkGains<'_>,
         path: Option<(usize, Reached)>,
-        (run, score, at): (usize, u64, usize),
+        run: usize,
+        score: u64,
+        at: usize,
     ) -> Reached {
         let mut cost = path.map_or(0, |(_, path)| path.cost) + i128::from(score);
         let mut chain = path.map(|(_, path)| path.chain);

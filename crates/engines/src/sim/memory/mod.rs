@@ -95,7 +95,7 @@ impl TierServer {
         let penalties = chip.tier_penalties(tier);
         let writes = streams.iter().map(|off_chip| off_chip.stream.writes).collect();
         let windows = streams.iter().map(|off_chip| off_chip.window_rate(chip)).collect();
-        let idle = Self::idle(chip.tier_rate(tier), t.channels, (t.interleave_bytes, grain), latency, writes);
+        let idle = Self::idle(chip.tier_rate(tier), t.channels, t.interleave_bytes, grain, latency, writes);
         Self { penalties, windows, ..idle }
     }
 
@@ -103,7 +103,8 @@ impl TierServer {
     fn idle(
         rate: Rate,
         channels: u64,
-        (stripe, grain): (u64, u64),
+        stripe: u64,
+        grain: u64,
         latency: Ticks,
         writes: IndexVec<StreamId, bool>,
     ) -> Self {

@@ -4,7 +4,7 @@ use super::*;
 
 /// Six channels in stripes of 1 KiB, at a byte a tick together; an access takes 100 ticks.
 fn server() -> TierServer {
-    TierServer::idle(Rate { bytes: TICKS_PER_CYCLE, cycles: 1 }, 6, (1024, 64), 100, IndexVec::filled(2, false))
+    TierServer::idle(Rate { bytes: TICKS_PER_CYCLE, cycles: 1 }, 6, 1024, 64, 100, IndexVec::filled(2, false))
 }
 
 fn transfer(urgency: u64, stream: usize, slot: u64, moved_bytes: u64) -> Transfer {
@@ -86,7 +86,7 @@ fn what_is_more_urgent_interrupts_at_the_next_grain() {
 fn what_is_served_takes_the_same_however_it_is_cut() {
     // A byte takes 6 x 64 / (7 x 64) ticks, a stripe of 16 B 13.7: 32 are a unit, of 438.9.
     let rate = Rate { bytes: 7 * TICKS_PER_CYCLE, cycles: 1 };
-    let tier = TierServer::idle(rate, 6, (16, 16), 100, IndexVec::filled(1, false));
+    let tier = TierServer::idle(rate, 6, 16, 16, 100, IndexVec::filled(1, false));
     assert_eq!((tier.ticks(16), tier.unit_bytes, tier.unit_ticks), (14, 512, 439));
     for cuts in [vec![16_384], vec![64; 256], vec![1000, 15_000, 384], vec![1; 16_384]] {
         let mut from = 0;
@@ -160,7 +160,7 @@ fn many_small_parts_keep_a_tier_no_busier_than_it_can_be() {
     // 1 GB/s at 0.7 GHz on six channels, a byte a stripe: a byte takes 44.8 ticks of the tier. Rounded byte by byte, 960 of them would
     // count for 3 cycles more than they take.
     let rate = Rate::from_bandwidth(1_000_000_000, 700_000_000);
-    let mut tier = TierServer::idle(rate, 6, (1, 1), 0, IndexVec::filled(1, false));
+    let mut tier = TierServer::idle(rate, 6, 1, 1, 0, IndexVec::filled(1, false));
     for slot in 0..160 {
         tier.request(transfer(slot, 0, slot, 6), 0);
     }

@@ -85,7 +85,7 @@ impl<'a> CreditLoops<'a> {
             for &(to, before) in &reached[1..] {
                 let way = self.graph.add();
                 if let Some((into, cycles)) = ways[before] {
-                    self.graph.add_fifo((into, way), (cycles, cycles), fifo);
+                    self.graph.add_fifo(into, way, cycles, cycles, fifo);
                 }
                 ways.push(Some((way, self.chip.hop_cycles(reached[before].0, to) as f64)));
             }
@@ -95,10 +95,10 @@ impl<'a> CreditLoops<'a> {
                 let Some(at) = reached.iter().position(|&(site, _)| site == to) else { continue };
                 let out = self.graph.add();
                 if let Some((into, cycles)) = ways[at] {
-                    self.graph.add_fifo((into, out), (cycles, cycles), fifo);
+                    self.graph.add_fifo(into, out, cycles, cycles, fifo);
                 }
                 let takes = *self.of_pcu[pcu.index()].get_or_insert_with(|| self.graph.add());
-                self.graph.add_fifo((out, takes), (1.0, 0.0), input);
+                self.graph.add_fifo(out, takes, 1.0, 0.0, input);
             }
         }
     }

@@ -61,7 +61,7 @@ impl MarkedGraph {
 
     /// Adds a FIFO between two nodes: what it holds comes `there` cycles behind the first, its room goes back in `back` cycles,
     /// and it has room for as much as moves in `periods`.
-    pub(super) fn add_fifo(&mut self, (from, to): (u32, u32), (there, back): (f64, f64), periods: f64) {
+    pub(super) fn add_fifo(&mut self, from: u32, to: u32, there: f64, back: f64, periods: f64) {
         self.edges.push(Edge { from, to, cycles: there, periods: 0.0 });
         self.edges.push(Edge { from: to, to: from, cycles: back, periods });
     }
@@ -144,7 +144,7 @@ mod tests {
     fn one_fifo_is_a_credit_round_trip() {
         let mut graph = MarkedGraph::default();
         let (switch, next) = (graph.add(), graph.add());
-        graph.add_fifo((switch, next), (16.0, 16.0), 4.0 / 40.0);
+        graph.add_fifo(switch, next, 16.0, 16.0, 4.0 / 40.0);
         let slowest = graph.slowest(100.0).unwrap();
         assert_eq!(slowest, Loop { cycles: 32.0, periods: 4.0 / 40.0 });
         assert_eq!(graph.slowest(slowest.cycles_of_period()), None);
@@ -158,10 +158,10 @@ mod tests {
         let mut graph = MarkedGraph::default();
         let of_firing = |flits: f64| flits / 20.0;
         let [x, w, near, far] = [0; 4].map(|_| graph.add());
-        graph.add_fifo((x, near), (10.0, 10.0), of_firing(4.0));
-        graph.add_fifo((x, far), (90.0, 90.0), of_firing(100.0));
-        graph.add_fifo((w, near), (10.0, 10.0), of_firing(4.0));
-        graph.add_fifo((w, far), (10.0, 10.0), of_firing(4.0));
+        graph.add_fifo(x, near, 10.0, 10.0, of_firing(4.0));
+        graph.add_fifo(x, far, 90.0, 90.0, of_firing(100.0));
+        graph.add_fifo(w, near, 10.0, 10.0, of_firing(4.0));
+        graph.add_fifo(w, far, 10.0, 10.0, of_firing(4.0));
         assert_eq!(graph.slowest(20.0), Some(Loop { cycles: 120.0, periods: of_firing(8.0) }));
     }
 
@@ -177,7 +177,7 @@ mod tests {
                 if from != to {
                     // Ways lead on only, so that no loop is without room.
                     let ends = (from.min(to), from.max(to));
-                    graph.add_fifo(ends, (f64::from(there), f64::from(back)), f64::from(periods));
+                    graph.add_fifo(ends.0, ends.1, f64::from(there), f64::from(back), f64::from(periods));
                 }
             }
             let mut greatest: f64 = 0.0;

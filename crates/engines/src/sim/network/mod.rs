@@ -87,7 +87,7 @@ impl<'a> Network<'a> {
         let slowest: IndexVec<FlowId, Ticks> = flows.iter().map(|f| slowest_port(f, &flit_ticks)).collect();
         let own = own_ticks(flows, groups, &flit_ticks, &slowest);
         let demand = demand(flows, groups, peaks, &flit_ticks, &own);
-        let shared = SharedResources::new(flows, groups, (&flit_ticks, &slowest, &own), &demand, moved);
+        let shared = SharedResources::new(flows, groups, &flit_ticks, &slowest, &own, &demand, moved);
         Self {
             fabric,
             flows,
@@ -126,13 +126,7 @@ impl<'a> Network<'a> {
     ///
     /// Packets are served round-robin: a transfer receives what the others leave, at least an equal share for each of its
     /// flows, and waits for no more than the others still have to move.
-    pub(super) fn send(
-        &mut self,
-        group: usize,
-        Flits(amount): Flits,
-        now: Ticks,
-        (at, nominal): (Ticks, Ticks),
-    ) -> Ticks {
+    pub(super) fn send(&mut self, group: usize, Flits(amount): Flits, now: Ticks, at: Ticks, nominal: Ticks) -> Ticks {
         self.least = 0;
         if amount == 0 || self.groups[group].flows.is_empty() {
             return at;

@@ -169,7 +169,9 @@ impl SharedResources {
     pub(super) fn new(
         flows: &IndexVec<FlowId, Flow>,
         groups: &[TransferGroup],
-        (flit_ticks, slowest, own): (&[Ticks], &IndexVec<FlowId, Ticks>, &[Vec<Ticks>]),
+        flit_ticks: &[Ticks],
+        slowest: &IndexVec<FlowId, Ticks>,
+        own: &[Vec<Ticks>],
         demand: &[u64],
         moved: &[u64],
     ) -> Self {
@@ -385,7 +387,7 @@ mod tests {
         let groups: Vec<TransferGroup> = groups.iter().map(group).collect();
         let ticks = (&[64; 4][..], &IndexVec::filled(flows.len(), 64));
         let own = own_ticks(flows, &groups, ticks.0, ticks.1);
-        SharedResources::new(flows, &groups, (ticks.0, ticks.1, &own), &[2 * CAPACITY; 4], &vec![10; groups.len()])
+        SharedResources::new(flows, &groups, ticks.0, ticks.1, &own, &[2 * CAPACITY; 4], &vec![10; groups.len()])
     }
 
     #[test]

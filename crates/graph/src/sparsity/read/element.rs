@@ -75,7 +75,8 @@ fn float(bits: u64, exponent_bits: u32, mantissa_bits: u32, special: bool) -> f6
 pub(super) fn stream(
     mut input: impl Read,
     element: Element,
-    (rows, columns): (u64, u64),
+    rows: u64,
+    columns: u64,
     by_columns: bool,
     sink: &mut dyn Sink,
 ) -> Result<(), ReadError> {

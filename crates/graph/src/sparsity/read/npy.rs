@@ -25,7 +25,7 @@ pub(super) fn read(mut input: impl Read, sink: &mut dyn Sink) -> Result<(), Read
         return Err(ReadError::new(title));
     };
     sink.shape(rows, columns)?;
-    element::stream(&mut input, header.element, (rows, columns), header.by_columns, sink)?;
+    element::stream(&mut input, header.element, rows, columns, header.by_columns, sink)?;
     if input.read(&mut [0])? != 0 {
         return Err(ReadError::new("the file goes on after the last element"));
     }

@@ -70,7 +70,7 @@ pub(super) fn read(mut input: impl Read + Seek, key: Option<&str>, sink: &mut dy
         )));
     }
     input.seek(SeekFrom::Start(length.len() as u64 + header_bytes + begin))?;
-    element::stream(input, element, (rows, columns), false, sink)
+    element::stream(input, element, rows, columns, false, sink)
 }
 
 fn element(dtype: &str) -> Result<Element, ReadError> {

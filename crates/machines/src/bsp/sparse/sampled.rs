@@ -37,7 +37,7 @@ pub fn sampled_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePla
         let load = sampled.even(depth);
         let mut passes = 1;
         while passes <= MOST_PASSES {
-            let steps = sampled.steps((depth, passes), &load);
+            let steps = sampled.steps(depth, passes, &load);
             let (cycles, temporary) = (parts_of(chip, &steps).total(), most_temporary(&steps));
             let fits = temporary <= product.available;
             let rank = if fits { cycles } else { temporary };
@@ -52,11 +52,11 @@ pub fn sampled_plan(chip: &Bsp, product: &SparseProduct<'_>) -> Option<SparsePla
     }
     let (_, _, (depth, mut passes)) = best?;
     let load = sampled.real(depth);
-    let mut steps = sampled.steps((depth, passes), &load);
+    let mut steps = sampled.steps(depth, passes, &load);
     // The real pattern may need more at one time than an even one.
     while most_temporary(&steps) > product.available && passes < MOST_PASSES {
         passes *= 2;
-        steps = sampled.steps((depth, passes), &load);
+        steps = sampled.steps(depth, passes, &load);
     }
     let groups = product.blocks.count.div_ceil(load.blocks as u64);
     Some(SparsePlan {
@@ -119,7 +119,7 @@ impl Sampled<'_> {
         Load { blocks: each as f64, lines: most as f64, mean_blocks: blocks.count as f64 / tiles as f64 }
     }
 
-    fn steps(&self, (depth, passes): (u64, u64), load: &Load) -> Vec<Superstep> {
+    fn steps(&self, depth: u64, passes: u64, load: &Load) -> Vec<Superstep> {
         let (chip, side) = (self.chip, self.product.blocks.side);
         let bytes = self.product.dtype.bytes() as f64;
         let groups = self.product.columns.div_ceil(CHANNELS).div_ceil(depth).div_ceil(passes);

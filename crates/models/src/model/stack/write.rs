@@ -134,7 +134,7 @@ impl Writer<'_> {
             Mixer::None => h.to_owned(),
             Mixer::Matrix => {
                 self.matrix("w_linear", "hidden", "hidden");
-                self.product("linear", h, "w_linear", ("attended", None), &with());
+                self.product("linear", h, "w_linear", "attended", None, &with());
                 "attended".to_owned()
             }
             Mixer::Heads(of) => self.head_attention(h, of, hidden),

@@ -182,12 +182,12 @@ impl Writer<'_> {
     }
 
     /// Scores of index keys, and the tokens that each query chooses by them: its indices are an input, as those of experts are.
-    fn chosen(&mut self, (from, rows): (&str, u64), h: &str, indexer: &Indexer, keys: (&str, u64)) {
+    fn chosen(&mut self, from: &str, rows: u64, h: &str, indexer: &Indexer, keys: (&str, u64)) {
         let Indexer { heads, head, top } = *indexer;
         self.matrix("w_index_query", &number(rows), &number(heads * head));
-        self.product("index_query", from, "w_index_query", ("iq", None), &with());
+        self.product("index_query", from, "w_index_query", "iq", None, &with());
         self.matrix("w_index_weight", "hidden", &number(heads));
-        self.product("index_weight", h, "w_index_weight", ("index_weights", None), &with());
+        self.product("index_weight", h, "w_index_weight", "index_weights", None, &with());
         let batch = self.options.batch;
         let (cache, entries) = keys;
         let more = with().transpose_b().batch(batch).heads(heads).kv_heads(1u64);
@@ -250,7 +250,7 @@ impl Writer<'_> {
                 self.cache("ik_cache", &number(batch * context), &number(indexer.head));
                 keys = "ik_cache";
             }
-            self.chosen(from, h, &indexer, (keys, entries));
+            self.chosen(from.0, from.1, h, &indexer, (keys, entries));
         }
         let shared = Sharing { heads, kv_heads: 1 };
         if self.is_decoding() {
@@ -289,7 +289,7 @@ impl Writer<'_> {
         self.cache("c_cache", &number(batch * context), &number(key));
         self.cache("kr_cache", &number(batch * context), &number(rotated));
         self.matrix("w_key_up", &number(plain), &number(heads * key));
-        self.product("absorb", "qn", "w_key_up", ("qc", None), &with().heads(heads));
+        self.product("absorb", "qn", "w_key_up", "qc", None, &with().heads(heads));
         let top = indexer.map(|indexer| indexer.top).filter(|&top| top < context);
         let (mut c, mut kr, mut instances) = ("c_cache".to_owned(), "kr_cache".to_owned(), batch);
         if let Some(top) = top {
@@ -307,7 +307,7 @@ impl Writer<'_> {
         let p = self.softmaxed("", "s", heads, causal, Turns::default());
         self.operator("mix", "gemm", &[&p, &c], "oc", &more);
         self.matrix("w_value_up", &number(key), &number(heads * value));
-        self.product("value_up", "oc", "w_value_up", ("o", None), &with().heads(heads));
+        self.product("value_up", "oc", "w_value_up", "o", None, &with().heads(heads));
     }
 
     /// Attention over a window and over compressed keys.
@@ -336,13 +336,13 @@ impl Writer<'_> {
         let tokens = if self.is_decoding() { context } else { self.options.sequence };
         let entries = tokens.checked_div(ratio).unwrap_or(0);
         if ratio > 0 {
-            let made = self.compress("", h, (of, head), entries);
+            let made = self.compress("", h, of, head, entries);
             let keys = if self.is_decoding() { "kc_cache" } else { made.as_str() };
             if let Some(indexer) = indexer {
-                let made = self.compress("index_", h, (of, indexer.head), entries);
+                let made = self.compress("index_", h, of, indexer.head, entries);
                 let index = if self.is_decoding() { "index_kc_cache" } else { made.as_str() };
                 if entries > 0 {
-                    self.chosen(("cq", query), h, &indexer, (index, entries));
+                    self.chosen("cq", query, h, &indexer, (index, entries));
                 } else {
                     self.matrix("w_index_query", &number(query), &number(indexer.heads * indexer.head));
                     self.matrix("w_index_weight", "hidden", &number(indexer.heads));
@@ -362,13 +362,13 @@ impl Writer<'_> {
             }
         }
         self.matrix("w_group_out", &number(heads * head / groups), &number(groups * output));
-        self.product("group_out", &o, "w_group_out", ("o_groups", None), &with().heads(groups));
+        self.product("group_out", &o, "w_group_out", "o_groups", None, &with().heads(groups));
         self.numbered("project", ("o_groups", groups * output), hidden, "attended", false);
         self.dropped("attended")
     }
 
     /// Compressed keys of so many entries a sequence: products, weights by a softmax, the sum of a run of tokens, a norm.
-    fn compress(&mut self, part: &str, h: &str, (of, head): (&Compressed, u64), entries: u64) -> String {
+    fn compress(&mut self, part: &str, h: &str, of: &Compressed, head: u64, entries: u64) -> String {
         let named = |name: &str| format!("{part}{name}");
         let hidden = self.options.architecture.hidden;
         let wide = of.halves() * head;

@@ -14,7 +14,7 @@ impl Writer<'_> {
             Feed::None => h.to_owned(),
             Feed::Matrix => {
                 self.matrix("w_feed_linear", "hidden", "hidden");
-                self.product("feed_linear", h, "w_feed_linear", ("fed", None), &with());
+                self.product("feed_linear", h, "w_feed_linear", "fed", None, &with());
                 "fed".to_owned()
             }
             Feed::Dense(block) => self.feed_block("", (h, hidden), block),
@@ -32,7 +32,7 @@ impl Writer<'_> {
             self.tensor(&vector, "1", &number(columns), "weight", &Kept::default());
             bias = Some(self.named(&vector));
         }
-        self.product(name, from.0, &weight, (made, bias.as_deref()), &with());
+        self.product(name, from.0, &weight, made, bias.as_deref(), &with());
     }
 
     /// The nonlinear part of a block: what its gate opens, or what stands between its two matrices.
@@ -135,7 +135,7 @@ impl Writer<'_> {
                 writer.sized(&read, shape(met * depth, columns), &dtype);
                 writer.operator(&format!("met_{name}"), "slice", &[&weight], &read, &with());
             }
-            writer.product(&format!("expert_{name}"), from, &read, (made, None), &grouped);
+            writer.product(&format!("expert_{name}"), from, &read, made, None, &grouped);
         };
         let width = experts.width;
         if of.activation.matrices() == 3 {

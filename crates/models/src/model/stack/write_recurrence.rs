@@ -165,7 +165,7 @@ impl Writer<'_> {
         let mut new = "u";
         if of.chunks > of.batch {
             self.operator("new_keys", "gemm", &[&lost, "k"], "w", &with().and(&grouped).and(&causal));
-            self.states(&of, a, ("u", "w"));
+            self.states(&of, a, "u", "w");
             let by_chunk = with().and(&by_head).transpose_b().batch(of.chunks);
             self.operator("correct", "gemm", &["w", "s_in"], "u_known", &by_chunk);
             self.operator("add_correction", "sub", &["u", "u_known"], "u_new", &with());
@@ -221,7 +221,7 @@ impl Writer<'_> {
     }
 
     /// The state that enters each chunk, from the keys and values that each adds.
-    fn states(&mut self, of: &InChunks, a: &str, (values, keys): (&str, &str)) {
+    fn states(&mut self, of: &InChunks, a: &str, values: &str, keys: &str) {
         let InChunks { batch, chunks, chunk, heads, key, value, .. } = *of;
         let (fp32, by_chunk) = (&Kept::of_type("fp32"), with().batch(chunks));
         let dtype = Kept::of_type(&self.options.dtype);
@@ -286,7 +286,7 @@ impl Writer<'_> {
             self.operator("pair", "gemm", &["q", "k"], "qk", &with().and(&by_head).transpose_b().and(&causal));
             self.operator("decay_pairs", "decay_mask", &["qk", "a"], "m", &with().and(&by_head).batch(of.chunks));
             self.operator("mix_in_chunk", "gemm", &["m", "v"], "o_chunk", &with().and(&by_head).and(&causal));
-            self.states(&of, "a", ("v", "k"));
+            self.states(&of, "a", "v", "k");
             let by_chunk = with().and(&by_head).transpose_b().batch(of.chunks);
             self.operator("read_state", "gemm", &["q", "s_in"], "o_before", &by_chunk);
             self.operator("add_chunk", "add", &["o_chunk", "o_before"], "o_state", &with());

@@ -34,7 +34,7 @@ impl Online {
         Self { scale: vec![(f64::NEG_INFINITY, 0.0); queries], sums }
     }
 
-    fn add(&mut self, (q, first_query): (&[f64], u64), (k, first_key): (&[f64], u64), v: &[f64]) {
+    fn add(&mut self, q: &[f64], first_query: u64, k: &[f64], first_key: u64, v: &[f64]) {
         let width = WIDTH as usize;
         for (query, row) in q.chunks(width).enumerate() {
             for (key, (k, v)) in k.chunks(width).zip(v.chunks(width)).enumerate() {
@@ -105,7 +105,7 @@ fn attention(keys: Keys) -> Case {
             // A key tile that ends before the slot does has fewer keys than the slot.
             let used = if streams_keys { firing.ranges[2].end as usize - first } else { length / WIDTH as usize };
             let used = used * WIDTH as usize;
-            online.add((firing.inputs[0][0].data(), rows.start), (&k.data()[..used], first_key), &v.data()[..used]);
+            online.add(firing.inputs[0][0].data(), rows.start, &k.data()[..used], first_key, &v.data()[..used]);
         }
         if !streams_keys || firing.last[2] {
             out.push(0, online.result());

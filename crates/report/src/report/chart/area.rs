@@ -99,7 +99,7 @@ impl AreaChart {
         let unit = if y.unit.is_empty() { String::new() } else { format!(", {}", y.unit) };
         scene.text((plot.left, plot.top - 18.0), Anchor::Start, LABEL, &format!("{}{unit}", self.y_name));
         scene.text((plot.right(), plot.bottom() + 42.0), Anchor::End, LABEL, &format!("time, {}", x.unit));
-        self.draw(&mut scene, plot, (end, top));
+        self.draw(&mut scene, plot, end, top);
         scene.frame(plot, AXIS);
         if let Some((_, limit)) = near {
             let at = plot.bottom() - limit / top * plot.height;
@@ -124,7 +124,7 @@ impl AreaChart {
     }
 
     /// The filled steps; neighbours that are equal are one.
-    fn draw(&self, scene: &mut Scene, plot: Area, (end, top): (f64, f64)) {
+    fn draw(&self, scene: &mut Scene, plot: Area, end: f64, top: f64) {
         let spans = (plot.width / STEP) as usize;
         let width = plot.width / spans as f64;
         let mut at = 0;

@@ -63,7 +63,7 @@ pub(super) fn draw(scene: &mut Scene, top: f64, bars: &[Bar], axis: &Linear, key
     for (row, bar) in bars.iter().enumerate() {
         let y = top + 18.0 + row as f64 * (BAR + GAP);
         scene.text((left - 14.0, y + BAR / 2.0), Anchor::End, STRONG, &bar.name);
-        let written = draw_segments(scene, (left, y), scale, &bar.segments);
+        let written = draw_segments(scene, left, y, scale, &bar.segments);
         if let Some(mark) = bar.mark {
             let x = left + mark * scale;
             scene.dashes((x, y - 9.0), (x, y + BAR + 9.0), 4.0, INK);
@@ -81,7 +81,8 @@ pub(super) fn draw(scene: &mut Scene, top: f64, bars: &[Bar], axis: &Linear, key
 /// Returns what is to be written where, and with what ink.
 fn draw_segments<'a>(
     scene: &mut Scene,
-    (left, top): (f64, f64),
+    left: f64,
+    top: f64,
     scale: f64,
     segments: &'a [Segment],
 ) -> Vec<(Area, &'a Segment, Color)> {

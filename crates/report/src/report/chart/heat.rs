@@ -53,7 +53,7 @@ pub(super) fn draw(scene: &mut Scene, plan: &Plan<'_>, links: &[LinkEntry], cycl
     for (step, color) in COLORS.into_iter().enumerate() {
         for (&lane, links) in &lanes {
             for (first, end) in runs(links, step) {
-                scene.fill(ribbon(plan, lane, (first, end), step), color);
+                scene.fill(ribbon(plan, lane, first, end, step), color);
             }
         }
     }
@@ -78,7 +78,7 @@ fn runs(links: &BTreeMap<u32, usize>, step: usize) -> Vec<(u32, u32)> {
 }
 
 /// The box of links from switch `first` to switch `end`. Traffic keeps to the right of the street's middle.
-fn ribbon(plan: &Plan<'_>, lane: Lane, (first, end): (u32, u32), step: usize) -> Area {
+fn ribbon(plan: &Plan<'_>, lane: Lane, first: u32, end: u32, step: usize) -> Area {
     let between = |from: Site, to: Site| (plan.switch(from), plan.switch(to));
     let thickness = thickness(plan.street(), step);
     let ((x0, y0), (x1, y1)) = match lane {

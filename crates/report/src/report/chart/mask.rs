@@ -62,7 +62,7 @@ impl<'a> MaskChart<'a> {
         );
         scene.text((MARGIN, 62.0), Anchor::Start, SUBTITLE, &about);
         scene.text((left, top - 16.0), Anchor::Start, LABEL, "columns (N) to the right, rows (K) downwards");
-        let counts = cells(mask, step, (down, across));
+        let counts = cells(mask, step, down, across);
         let full = (step * step) as f64;
         for (y, line) in counts.chunks(across as usize).enumerate() {
             // Runs of one shade are one box.
@@ -90,7 +90,7 @@ impl<'a> MaskChart<'a> {
 }
 
 /// Kept blocks in each cell, by rows of cells.
-fn cells(mask: &BlockMask, step: u64, (down, across): (u64, u64)) -> Vec<u64> {
+fn cells(mask: &BlockMask, step: u64, down: u64, across: u64) -> Vec<u64> {
     let mut counts = vec![0u64; (down * across) as usize];
     for n in 0..mask.n_blocks() {
         for (w, &word) in mask.column_words(n).iter().enumerate() {
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn cells_hold_every_block() {
         let mask = Pattern::Random { density: 0.2 }.draw(1000, 700, (2, 3), 1);
-        let counts = cells(&mask, 4, (125, 59));
+        let counts = cells(&mask, 4, 125, 59);
         assert_eq!(counts.iter().sum::<u64>(), mask.kept_blocks());
         let full = Pattern::Random { density: 1.0 }.draw(64, 64, (16, 16), 1);
-        assert_eq!(cells(&full, 1, (4, 4)), [1; 16]);
+        assert_eq!(cells(&full, 1, 4, 4), [1; 16]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) fn png(scene: &Scene) -> Result<Vec<u8>, ChartError> {
     let (width, height) = ((scene.width * PNG_SCALE).ceil() as u32, (scene.height * PNG_SCALE).ceil() as u32);
     let mut pixels = vec![0; width as usize * height as usize * 3];
     {
-        let area = Pixels::new(&mut pixels, (width, height)).into_drawing_area();
+        let area = Pixels::new(&mut pixels, width, height).into_drawing_area();
         let convention = Convention { scale: PNG_SCALE, size_per_em: 1.0, baseline_em: 0.0 };
         paint(scene, &area, &convention)?;
     }

@@ -17,7 +17,7 @@ pub(super) struct Pixels<'a> {
 
 impl<'a> Pixels<'a> {
     /// `rgb` holds three bytes a pixel.
-    pub(super) fn new(rgb: &'a mut [u8], (width, height): (u32, u32)) -> Self {
+    pub(super) fn new(rgb: &'a mut [u8], width: u32, height: u32) -> Self {
         rgb.fill(0xff);
         Self { width, height, rgb }
     }

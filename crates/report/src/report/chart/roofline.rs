@@ -208,7 +208,7 @@ impl Axes {
                 roof.slopes.iter().map(move |slope| (x, (slope.bytes_per_s * x).min(limit)))
             })
         };
-        xs.flat_map(of_roof).filter(|&(x, y)| area.contains(self.at(x, y))).count()
+        xs.flat_map(of_roof).map(|(x, y)| self.at(x, y)).filter(|&(x, y)| area.contains(x, y)).count()
     }
 }
 
@@ -305,7 +305,7 @@ fn label_point(scene: &mut Scene, axes: &Axes, roofs: &[Roof], point: &Point, ta
         let to = (x.clamp(left, left + width), y.clamp(top, top + height));
         let leader = (4..20).map(|step| f64::from(step) / 20.0).map(|t| (x + (to.0 - x) * t, y + (to.1 - y) * t));
         let apart = |at: &(f64, f64)| (at.0 - x).hypot(at.1 - y) > 2.0 * RADIUS;
-        let crossed = leader.filter(apart).filter(|at| taken.iter().any(|other| other.contains(*at))).count();
+        let crossed = leader.filter(apart).filter(|&(x, y)| taken.iter().any(|other| other.contains(x, y))).count();
         let hidden = 100 * taken.iter().filter(|other| other.overlaps(area)).count();
         outside + hidden + 50 * crossed + axes.hidden_roof(roofs, area)
     };

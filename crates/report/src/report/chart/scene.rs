@@ -55,12 +55,12 @@ impl Area {
         self.left < other.right() && other.left < self.right() && self.top < other.bottom() && other.top < self.bottom()
     }
 
-    pub(super) fn contains(self, (x, y): (f64, f64)) -> bool {
+    pub(super) fn contains(self, x: f64, y: f64) -> bool {
         (self.left..=self.right()).contains(&x) && (self.top..=self.bottom()).contains(&y)
     }
 
     pub(super) fn encloses(self, other: Self) -> bool {
-        self.contains((other.left, other.top)) && self.contains((other.right(), other.bottom()))
+        self.contains(other.left, other.top) && self.contains(other.right(), other.bottom())
     }
 }
 

@@ -119,7 +119,7 @@ impl StudyPlot {
         match self.facets.first().map(|facet| &facet.data) {
             Some(PlotData::Heat { value, .. }) => {
                 let beside = Area { height: first.height.max(300.0), ..beside };
-                legend(&mut scene, beside, value, shared.range);
+                legend(&mut scene, beside, value, shared.range.0, shared.range.1);
             }
             Some(_) => names(&mut scene, beside, &shared.names),
             None => {}
@@ -360,7 +360,7 @@ fn shade(share: f64) -> Color {
     Color(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
 }
 
-fn legend(scene: &mut Scene, plot: Area, value: &str, (low, high): (f64, f64)) {
+fn legend(scene: &mut Scene, plot: Area, value: &str, low: f64, high: f64) {
     if !low.is_finite() {
         return;
     }

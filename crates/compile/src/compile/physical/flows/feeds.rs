@@ -7,7 +7,7 @@ use rdusim_program::{
     Style,
 };
 
-use super::{End, FlowBuilder, pairs};
+use super::{BufferSlice, End, FlowBuilder, pairs};
 
 /// PCU ports of gathered activations: beside the weights', which have the second.
 const GATHER_PORTS: [u32; 2] = [0, 2];
@@ -39,7 +39,7 @@ impl FlowBuilder<'_> {
                         }
                         Mapping::Simd(m) => {
                             for (i, j) in pairs(pm, m.pn) {
-                                self.feed_simd(stage, index, (i, j), m.chain, operand);
+                                self.feed_simd(stage, index, i, j, m.chain, operand);
                             }
                         }
                     }
@@ -54,14 +54,14 @@ impl FlowBuilder<'_> {
                 BufferRole::PartialSums { stage: of } if of == stage => {
                     for (b, rest) in pairs(groups, pm * wide) {
                         let pcu = s.pcu(b, rest / wide, rest % wide);
-                        let place = (index, b * pm * wide + rest);
+                        let place = BufferSlice { buffer: index, slice: b * pm * wide + rest };
                         self.partial_read(FlowKind::PartialRead { stage, group: b }, pcu, place);
                         self.partial_write(FlowKind::PartialWrite { stage, group: b }, pcu, place);
                     }
                 }
                 BufferRole::State { stage: of, .. } if of == stage => {
                     for (i, q) in pairs(pm, wide) {
-                        self.state(stage, s.pcu(0, i, q), (index, i * wide + q));
+                        self.state(stage, s.pcu(0, i, q), BufferSlice { buffer: index, slice: i * wide + q });
                     }
                 }
                 BufferRole::PartialFifo { stage: of, slice } if of == stage => {
@@ -71,7 +71,7 @@ impl FlowBuilder<'_> {
                             let group = slice * column_groups + column_group;
                             (group, s.pcu(group, rest / wide, rest % wide))
                         };
-                        let place = (index, column_group * pm * wide + rest);
+                        let place = BufferSlice { buffer: index, slice: column_group * pm * wide + rest };
                         let (group, pcu) = end(slice);
                         self.partial_write(FlowKind::Forward { stage, group }, pcu, place);
                         let Some((group, pcu)) = s.mapping.next_slice(slice).map(end) else { continue };
@@ -153,7 +153,7 @@ impl FlowBuilder<'_> {
     ) -> Option<(u64, u64)> {
         let reducer = self.placed.work[stage].reducer()?;
         [0, self.placed.nest.column_tiles() - 1].into_iter().find_map(|column_tile| {
-            let wanted = reducer.wanted(column_tile, operand as usize, pcu);
+            let wanted = reducer.wanted(column_tile, operand as usize, pcu.0, pcu.1);
             let held = piece.span(part, reducer.width(column_tile, operand as usize));
             let length = |run: &Range<u64>| run.end.saturating_sub(run.start);
             let common: u64 =
@@ -163,7 +163,7 @@ impl FlowBuilder<'_> {
     }
 
     /// The streams of one SIMD PCU: from the parts of its row slice that hold its columns, then along its chain.
-    fn feed_simd(&mut self, stage: StageId, buffer: BufferId, (i, j): (u64, u64), chain: u64, operand: u32) {
+    fn feed_simd(&mut self, stage: StageId, buffer: BufferId, i: u64, j: u64, chain: u64, operand: u32) {
         let s = &self.placed.stages[stage];
         let piece = self.placed.buffers[buffer].piece(0, i);
         let kind = FlowKind::Feed { stage, group: 0 };
@@ -221,7 +221,7 @@ impl FlowBuilder<'_> {
     }
 
     /// What the step in the tail of a PCU reads, from the piece beside it.
-    fn state(&mut self, stage: StageId, pcu: PcuId, (buffer, slice): (BufferId, u64)) {
+    fn state(&mut self, stage: StageId, pcu: PcuId, BufferSlice { buffer, slice }: BufferSlice) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let into = (self.fabric.pcu_in(pcu, 2), self.pcu_site(pcu));
@@ -234,7 +234,7 @@ impl FlowBuilder<'_> {
     }
 
     /// Partial sums from a piece of a buffer to a PCU of a lockstep group.
-    fn partial_read(&mut self, kind: FlowKind, pcu: PcuId, (buffer, slice): (BufferId, u64)) {
+    fn partial_read(&mut self, kind: FlowKind, pcu: PcuId, BufferSlice { buffer, slice }: BufferSlice) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let into = (self.fabric.pcu_in(pcu, 2), self.pcu_site(pcu));
@@ -246,7 +246,7 @@ impl FlowBuilder<'_> {
     }
 
     /// Partial sums from a PCU of a lockstep group to a piece of a buffer.
-    fn partial_write(&mut self, kind: FlowKind, pcu: PcuId, (buffer, slice): (BufferId, u64)) {
+    fn partial_write(&mut self, kind: FlowKind, pcu: PcuId, BufferSlice { buffer, slice }: BufferSlice) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         let out = (self.fabric.pcu_out(pcu, 1), self.pcu_site(pcu));

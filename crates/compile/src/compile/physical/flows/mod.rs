@@ -19,6 +19,13 @@ use super::placed::Placed;
 use super::route::Requests;
 use super::unrouted::Unrouted;
 
+/// A slice of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BufferSlice {
+    buffer: BufferId,
+    slice: u64,
+}
+
 /// Makes the flows of a section.
 pub(crate) struct FlowBuilder<'a> {
     chip: &'a Chip,
@@ -151,7 +158,7 @@ impl<'a> FlowBuilder<'a> {
         share: (u64, u64),
         source: End,
         reads: Option<FlowEnd>,
-        (index, slice): (BufferId, u64),
+        BufferSlice { buffer: index, slice }: BufferSlice,
     ) {
         let buffer = &self.placed.buffers[index];
         let parts = (0..buffer.spec.copies).map(|c| buffer.piece(c, slice).parts.len()).max().unwrap_or(0);

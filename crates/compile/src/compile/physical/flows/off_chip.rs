@@ -1,8 +1,8 @@
 //! Copies of resident buffers, and off-chip streams over their address generators.
 
-use rdusim_program::{Amount, Buffer, BufferId, BufferRole, FlowEnd, FlowKind, StreamId};
+use rdusim_program::{Amount, Buffer, BufferRole, FlowEnd, FlowKind, StreamId};
 
-use super::{End, FlowBuilder};
+use super::{BufferSlice, End, FlowBuilder};
 
 impl FlowBuilder<'_> {
     /// Resident buffers into the copies beside the PCUs.
@@ -22,7 +22,7 @@ impl FlowBuilder<'_> {
                         share,
                         self.read_end(part),
                         Some(FlowEnd { buffer: resident, slice, part: index }),
-                        (operand, slice),
+                        BufferSlice { buffer: operand, slice },
                     );
                 }
             }
@@ -48,10 +48,17 @@ impl FlowBuilder<'_> {
                         let ag = ags[((slice * each + a) % ags.len() as u64) as usize];
                         let share = (1, slices * each);
                         if off_chip.stream.writes {
-                            self.drain(stream, share, (index, slice), ag);
+                            self.drain(stream, share, BufferSlice { buffer: index, slice }, ag);
                         } else {
                             let kind = FlowKind::Fill { stream, buffer: index };
-                            self.fill_piece(kind, Amount::SlotBytes, share, ag, None, (index, slice));
+                            self.fill_piece(
+                                kind,
+                                Amount::SlotBytes,
+                                share,
+                                ag,
+                                None,
+                                BufferSlice { buffer: index, slice },
+                            );
                         }
                     }
                 }
@@ -59,7 +66,7 @@ impl FlowBuilder<'_> {
         }
     }
 
-    fn drain(&mut self, stream: StreamId, share: (u64, u64), (buffer, slice): (BufferId, u64), ag: End) {
+    fn drain(&mut self, stream: StreamId, share: (u64, u64), BufferSlice { buffer, slice }: BufferSlice, ag: End) {
         let piece = self.placed.buffers[buffer].piece(0, slice);
         let banks: u64 = piece.parts.iter().map(|p| p.banks).sum();
         for (index, part) in piece.parts.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rdusim_cost::cost::made_columns;
 use rdusim_program::{Amount, BufferId, BufferRole, FlowKind, Mapping, StageId, resident_of};
 
-use super::{FlowBuilder, pairs};
+use super::{BufferSlice, FlowBuilder, pairs};
 
 impl FlowBuilder<'_> {
     /// Results of a stage into every buffer that takes its output.
@@ -39,7 +39,14 @@ impl FlowBuilder<'_> {
                 let source = (self.fabric.pcu_out(pcu, 0), self.pcu_site(pcu));
                 if s.spec.sums.is_some() {
                     let kind = FlowKind::Emit { stage, group: b };
-                    self.fill_piece(kind, Amount::ResultBytes, (1, 1), source, None, (index, i * wide + q));
+                    self.fill_piece(
+                        kind,
+                        Amount::ResultBytes,
+                        (1, 1),
+                        source,
+                        None,
+                        BufferSlice { buffer: index, slice: i * wide + q },
+                    );
                     continue;
                 }
                 for slice in 0..slices {
@@ -47,7 +54,14 @@ impl FlowBuilder<'_> {
                     // Columns of every PCU are spread over all heads, or slices of K.
                     let Some(share) = rows.map(|(of, all)| (of, all * parts)) else { continue };
                     let kind = FlowKind::Emit { stage, group: b };
-                    self.fill_piece(kind, Amount::ResultBytes, share, source, None, (index, slice));
+                    self.fill_piece(
+                        kind,
+                        Amount::ResultBytes,
+                        share,
+                        source,
+                        None,
+                        BufferSlice { buffer: index, slice },
+                    );
                 }
             }
         }
@@ -84,7 +98,14 @@ impl FlowBuilder<'_> {
                 let common: u64 = runs.iter().map(common).sum();
                 if common > 0 {
                     let kind = FlowKind::Emit { stage, group: b };
-                    self.fill_piece(kind, Amount::ResultBytes, (common, all * sharers), source, None, (index, slice));
+                    self.fill_piece(
+                        kind,
+                        Amount::ResultBytes,
+                        (common, all * sharers),
+                        source,
+                        None,
+                        BufferSlice { buffer: index, slice },
+                    );
                 }
             }
         }
