@@ -13,12 +13,12 @@ use rdusim::bsp::{
     gemm_seconds, moved_seconds, parts_of, plan_gemm, run, sparse_seconds, static_plan,
 };
 use rdusim::input::Override;
-use rdusim::kernels::ProductShape;
 use rdusim::mode::Mode;
 use rdusim::model::{Architecture, Options, Part, Phase, part_of, preset};
 use rdusim::sparsity::BlockMask;
 use rdusim::units::Dtype;
 use rdusim::workload;
+use rdusim::workload::ProductShape;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 

@@ -9,8 +9,8 @@ use super::memory::layer_bytes;
 use super::parallel::{Job, Parallel};
 use super::system::StackKind;
 use rdusim_base::units::Dtype;
+use rdusim_graph::workload::ProductShape;
 use rdusim_machines::gpu::{AttentionCall, KernelCall};
-use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Activation, Experts, Position};
 
 /// Kernels of a forward and a backward pass.

@@ -7,8 +7,8 @@ use super::system::StackKind;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
+use rdusim_graph::workload::ProductShape;
 use rdusim_machines::gpu::{KernelCall, KernelCost, kernel_cost};
-use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Activation, Position};
 
 /// Elements of a block of 8-bit state, which has a maximum in fp32 (Dettmers et al., 2022).

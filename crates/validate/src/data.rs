@@ -6,9 +6,9 @@ use rdusim_base::mode::Mode;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::{AnyChip, Bsp, Chip, Quality, Systolic};
 use rdusim_graph::workload::Builder;
+use rdusim_graph::workload::ProductShape;
 use rdusim_machines::bsp;
 use rdusim_machines::gpu::{self, Case};
-use rdusim_machines::kernels::ProductShape;
 use rdusim_machines::systolic;
 use rdusim_pod::System;
 

@@ -4,8 +4,8 @@
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Bsp;
+use rdusim_graph::workload::ProductShape;
 use rdusim_machines::bsp::{self, ExchangeCase, Pattern, Place};
-use rdusim_machines::kernels::ProductShape;
 
 use super::line::Line;
 

@@ -1,5 +1,16 @@
 //! The shape of a GEMM: plain, or one small product for every head and sequence.
 
+/// The shape of a product: `m` rows by `n` columns, over a depth of `k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProductShape {
+    /// Rows of the first operand and of the result.
+    pub m: u64,
+    /// Columns of the second operand and of the result.
+    pub n: u64,
+    /// Columns of the first operand, rows of the second.
+    pub k: u64,
+}
+
 /// Shape of one product and how many there are. A row of A holds all heads side by side; `instances` groups of rows
 /// (sequences) each meet a B of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

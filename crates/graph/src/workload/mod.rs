@@ -44,7 +44,7 @@ pub use builder::{Builder, Graph};
 pub use carried::Chains;
 pub use described::{Kept, OperatorFields, OperatorOptions, Sparse, StoredIn, TensorFields, Training};
 pub use epilogue::{epilogue_of, kernels_with_epilogues, runs_with};
-pub use form::{CausalAxis, GemmForm, GemmOptions};
+pub use form::{CausalAxis, GemmForm, GemmOptions, ProductShape};
 pub use graph::{Operator, OperatorId, PinnedSection, Tensor, TensorId, TensorRole, View, Window, Workload};
 pub use head_swap::HeadSwap;
 pub use image::ImageOptions;

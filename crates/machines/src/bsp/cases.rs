@@ -4,10 +4,10 @@ use super::gemm::{self, Product};
 use super::sparse::{Blocks, SparseProduct, dynamic_plan, static_plan};
 use super::step::{most_temporary, parts_of};
 use super::vertex;
-use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::{ByteSize, Dtype};
 use rdusim_graph::arch::{Bsp, SparseKernel};
+use rdusim_graph::workload::ProductShape;
 
 /// Bytes of a tile that one product may take.
 fn available(chip: &Bsp) -> f64 {

@@ -1,6 +1,6 @@
 //! The mechanisms one by one.
 
-use crate::kernels::ProductShape;
+use rdusim_graph::workload::ProductShape;
 use std::path::Path;
 
 use super::vertex::rearranged;

@@ -1,8 +1,8 @@
 //! Calls of an inference stack: each constant of the kernels does what its description says, and more work never takes less time.
 
-use crate::kernels::ProductShape;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
+use rdusim_graph::workload::ProductShape;
 
 use super::cases::{Case, seconds};
 use super::experts::{Experts, Skew};

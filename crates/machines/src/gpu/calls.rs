@@ -8,10 +8,10 @@ use super::gemm;
 use super::serving::AttentionCall;
 use super::stream;
 use super::time::{KernelTime, Limit};
-use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
+use rdusim_graph::workload::ProductShape;
 
 /// A kernel.
 #[derive(Debug, Clone, PartialEq)]

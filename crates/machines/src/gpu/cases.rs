@@ -6,10 +6,10 @@ use super::format::ProductFormat;
 use super::gemm::{self, Product};
 use super::latent::{self, LatentCall};
 use super::serving::{self, AttentionCall, Part};
-use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
+use rdusim_graph::workload::ProductShape;
 
 /// Matrices that a benchmark of products takes in turn, so that none is found in the L2 (as its code is remembered: assumed).
 const MATRICES: f64 = 5.0;

@@ -17,17 +17,6 @@ use rdusim_outcome::{
     BoundBy, Busy, EnergyJ, Fidelity, HeldBy, Outcome, SectionOutcome, StageOutcome, StopReason, TensorTraffic, Traffic,
 };
 
-/// The shape of a product: `m` rows by `n` columns, over a depth of `k`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProductShape {
-    /// Rows of the first operand and of the result.
-    pub m: u64,
-    /// Columns of the second operand and of the result.
-    pub n: u64,
-    /// Columns of the first operand, rows of the second.
-    pub k: u64,
-}
-
 /// The busiest unit works so much longer than the mean before imbalance is what bounds.
 const IMBALANCE: f64 = 1.5;
 

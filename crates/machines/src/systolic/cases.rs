@@ -1,10 +1,10 @@
 //! Single products as benchmarks measure them: operands and result in memory, one program after the other.
 
 use super::gemm::{self, Product};
-use crate::kernels::ProductShape;
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Systolic;
+use rdusim_graph::workload::ProductShape;
 
 /// Seconds of a product of m x n x k, its start left out.
 ///

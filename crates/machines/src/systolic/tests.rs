@@ -1,6 +1,6 @@
 //! Laws and worked cases of chips of systolic arrays.
 
-use crate::kernels::ProductShape;
+use rdusim_graph::workload::ProductShape;
 use std::path::Path;
 
 use proptest::prelude::*;

@@ -11,8 +11,8 @@ use super::work::{Pass, Work};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::{Gpu, LatentKernels};
+use rdusim_graph::workload::ProductShape;
 use rdusim_machines::gpu::{AttentionCall, Case, KernelCall, ProductFormat, Skew};
-use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Decay, DeltaNet, Feed, HeadAttention, LayerKind, Mixer, Stack, linear_chunk};
 
 /// Bytes of an element of a state of linear attention, which engines keep in fp32 [P `mamba_ssm_dtype` of Qwen3.5's config.json].

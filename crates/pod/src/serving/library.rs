@@ -7,10 +7,10 @@ use super::work::{Pass, Work};
 use rdusim_base::diagnostics::Diagnostic;
 use rdusim_base::units::Dtype;
 use rdusim_graph::arch::Gpu;
+use rdusim_graph::workload::ProductShape;
 use rdusim_machines::gpu::{
     self, Case, Experts, KernelCall, LatentCall, LatentWidths, ProductFormat, Skew, kernel_cost, product_seconds,
 };
-use rdusim_machines::kernels::ProductShape;
 use rdusim_models::model::{Expertise, Indexer, Latent};
 
 /// Seconds and joules without static power, kernel by kernel.
