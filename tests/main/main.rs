@@ -1,6 +1,7 @@
 //! The tests that see rdusim from outside: one file a subject, one binary.
 
 mod activation;
+mod additions;
 mod amounts;
 mod architecture;
 mod bad_input;

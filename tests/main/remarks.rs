@@ -344,7 +344,7 @@ fn commands() -> Vec<Asking> {
 }
 
 /// Pairs of a feature and a command that are drawn, of this seed.
-const DRAWN: usize = 40;
+const DRAWN: usize = 24;
 const SEED: u64 = 70;
 
 #[test]

@@ -100,6 +100,6 @@ fn a_higher_stack_takes_as_long_a_block_as_a_lower_one() {
         let compiled = compile_measured(&chip, &workload, &[Mode::Fused]).expect("it fits").remove(0);
         simulate_measured(&chip, &workload, &compiled, Fidelity::Event)
     };
-    let (low, high) = (sections(24), sections(48));
+    let (low, high) = (sections(12), sections(24));
     assert!(high.cycles as f64 <= 2.01 * low.cycles as f64, "{} and {}", low.cycles, high.cycles);
 }

@@ -33,7 +33,7 @@ fn runs(chip: &Chip, workload: &Workload, section: &Section) -> [(SectionRun, u6
 #[test]
 fn skipped_periods_leave_every_count_as_it_was() {
     let (ran, skipped, saved, all) = (Cell::new(0u64), Cell::new(0u64), Cell::new(0u64), Cell::new(0u64));
-    for_all(24, |chip, graph| {
+    for_all(12, |chip, graph| {
         let (chip, workload) = (chip.chip(), graph.workload());
         for mode in Mode::ALL {
             let Ok(configuration) = compile(&chip, &workload, mode) else { continue };

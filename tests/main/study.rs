@@ -187,7 +187,9 @@ fn explain_says_what_bounds_and_what_would_help() {
 
 #[test]
 fn uncertainty_varies_what_the_file_assumes() {
-    let arguments = [&["explain", "--mode", "fused", "--uncertainty", "--format", "json"][..], &TINY, &SMALL].concat();
+    let arguments =
+        [&["explain", "--mode", "fused", "--uncertainty", "--effort", "quick", "--format", "json"][..], &TINY, &SMALL]
+            .concat();
     let json: serde_json::Value = serde_json::from_str(&succeeds(&arguments)).expect("JSON");
     let band = &json["uncertainty"]["bands"][0];
     let number = |key: &str| band[key].as_f64().expect("a number");

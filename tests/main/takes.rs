@@ -84,10 +84,15 @@ fn commands_take_the_chips_that_the_list_says() {
     }
 }
 
+/// A model that is compiled at once.
+const SMALL_GPT: &str =
+    r#"{ "model_type": "gpt2", "n_embd": 128, "n_layer": 2, "n_head": 2, "n_positions": 128, "vocab_size": 1024 }"#;
+
 #[test]
 fn systems_have_the_phases_that_the_list_says() {
     let list = listed();
     let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(directory.path().join("config.json"), SMALL_GPT).expect("a file");
     let phases = command(&list, "pod")["phases"].as_array().expect("phases").clone();
     assert_eq!(phases.len(), 4);
     for (kind, _, system) in OF_KINDS {
@@ -99,7 +104,7 @@ fn systems_have_the_phases_that_the_list_says() {
                 "requests" => " --arrivals 10 --requests 2 --prompt-tokens 64 --output-tokens 4",
                 _ => " --seq 64",
             };
-            let words = format!("pod {system} --model gpt2 --phase {name} --parallel dp=1{more}");
+            let words = format!("pod {system} --model config.json --phase {name} --parallel dp=1{more}");
             let Ran { code, error, .. } = run(directory.path(), &words);
             assert_eq!(has_on(&entry["phases"], name, kind), code == Some(0), "{words}: {code:?} {error}");
             assert_eq!(has(&phase["chips"], kind), code == Some(0), "{words}: {code:?} {error}");
