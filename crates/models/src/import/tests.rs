@@ -1,6 +1,7 @@
 //! Networks made by hand: what they become, and what is said of those that cannot be used.
 
 mod config;
+mod drawn;
 mod hybrids;
 mod newer;
 #[path = "../../../../tests/main/protobuf.rs"]
