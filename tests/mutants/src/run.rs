@@ -220,7 +220,7 @@ pub(crate) fn run(places: &Places, request: &Request) -> Outcome<()> {
         }
         let mutant = waiting[index];
         let passed = verdicts.get(&mutant.name()).map(|verdict| verdict.passed.clone()).unwrap_or_default();
-        let verdict = try_mutant(&runner, mutant, &tests, &history, (request.seconds, passed))?;
+        let verdict = try_mutant(&runner, mutant, &tests, &history, request.seconds, passed)?;
         write_line(&file, &verdict)?;
         let told = told.fetch_add(1, Ordering::Relaxed) + 1;
         let (name, seconds) = (&verdict.mutant, verdict.seconds);
@@ -257,7 +257,8 @@ fn try_mutant(
     mutant: &Sampled,
     tests: &[Reached],
     history: &Mutex<Vec<History>>,
-    seconds: f64, passed: BTreeSet<String>,
+    seconds: f64,
+    passed: BTreeSet<String>,
 ) -> Outcome<Verdict> {
     let home = Home::of(&runner.places.repository, &mutant.module)?;
     let reaches = |test: &Reached| {
@@ -272,7 +273,7 @@ fn try_mutant(
     let mut left = seconds;
     loop {
         let known = history.lock().map_err(|_| "a worker failed")?.clone();
-        let Some(position) = next_test(&waiting, tests, &known, (left, mutant)) else { break };
+        let Some(position) = next_test(&waiting, tests, &known, left, mutant) else { break };
         let index = waiting.swap_remove(position);
         let test = &tests[index];
         left -= test.seconds;
@@ -299,12 +300,7 @@ fn try_mutant(
 const NAMESAKE: f64 = 100.0;
 
 /// Position of the waiting test within the time left that is most likely to fail for its time.
-fn next_test(
-    waiting: &[usize],
-    tests: &[Reached],
-    history: &[History],
-    left: f64, mutant: &Sampled,
-) -> Option<usize> {
+fn next_test(waiting: &[usize], tests: &[Reached], history: &[History], left: f64, mutant: &Sampled) -> Option<usize> {
     let below_source = || mutant.file.trim_end_matches(".rs").split('/').skip_while(|part| *part != "src").skip(1);
     let names = || below_source().filter(|name| *name != mutant.module);
     let worth = |index: usize| {
