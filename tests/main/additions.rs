@@ -40,7 +40,7 @@ const ADDITIONS: [Addition; 4] = [
     Addition {
         page: "add-a-chip-field.md",
         name: "the field `ag.outstanding`",
-        words: &["outstanding", "ag_outstanding"],
+        words: &["outstanding", "ag_outstanding", "OUTSTANDING"],
         own: &[],
         most: 8,
     },

@@ -7,12 +7,15 @@
 //! 3. `search::plan` over `mapping`: the loop nests, tiles and unit allocations of each run, by estimate;
 //! 4. `search::evaluate`: those of least estimate are run on an ideal network, and the fastest of them placed, routed
 //!    (`physical`) and measured by the event engine, with their neighbours;
-//! 5. `search::decisions`: why a mapping was taken, and why others lost;
-//! 6. `search::partition`: the cut of the graph into sections that takes least, by `search::sequence` with what prefetching gains of
+//! 5. `search::partition`: the cut of the graph into sections that takes least, by `search::sequence` with what prefetching gains of
 //!    sections in a row;
-//! 7. `prefetch`: weights that a section loads for the next one;
-//! 8. `remarks`: what a user should know about the mapping;
-//! 9. `seeds`: what less effort and slower modes find competes with what was found. Between chips of a study, `carried` does the same.
+//! 6. `prefetch`: weights that a section loads for the next one;
+//! 7. `remarks`: what a user should know about the mapping;
+//! 8. `seeds`: what less effort found competes with what was found; after the last effort, what slower modes found. Between chips of
+//!    a study, `carried` does the same;
+//! 9. `search::decisions`: why mappings were taken, and why others lost.
+//!
+//! Passes 2 to 8 run once for each effort up to the one that is asked for.
 //!
 //! A *run of operators* that may become a section is planned as *choices* (points of the space of its mappings, with an
 //! estimate); a choice worked out in full is a *plan* (exact work tables and buffers); a plan with places is *placed*, and with
