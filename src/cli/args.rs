@@ -173,8 +173,8 @@ Examples:
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
-    /// Tell on standard error how long things took; `-vv` what the search, the engine and the importers did, `-vvv` every run that
-    /// a search measures
+    /// Tell on standard error how long things took; `-vv` what searches, engine and importers did, `-vvv` every run that a search
+    /// of mappings measures
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(super) verbose: u8,
 }

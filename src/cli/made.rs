@@ -34,7 +34,10 @@ pub(super) fn made_by_sweep(arguments: &[String], inputs: &[&Path]) -> Made {
 /// Options that change no result: where it is written, and on how many threads it was found.
 const WITHOUT_EFFECT: [&str; 3] = ["--out", "-o", "--threads"];
 
-/// The command as typed but for [`WITHOUT_EFFECT`].
+/// The same of options without a value: what is told on standard error.
+const TOLD: [&str; 4] = ["-v", "-vv", "-vvv", "--verbose"];
+
+/// The command as typed but for [`WITHOUT_EFFECT`] and [`TOLD`].
 fn command_line() -> String {
     joined(with_effect(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned())).into_iter())
 }
@@ -48,14 +51,14 @@ fn joined(arguments: impl Iterator<Item = String>) -> String {
     std::iter::once("rdusim".to_owned()).chain(arguments.map(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// Arguments but for [`WITHOUT_EFFECT`] and their values.
+/// Arguments but for [`WITHOUT_EFFECT`] and their values, and for [`TOLD`].
 fn with_effect(arguments: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut is_value = false;
     for argument in arguments {
         let option = argument.split_once('=').map_or(argument.as_str(), |(option, _)| option);
         let is_left_out = WITHOUT_EFFECT.contains(&option);
-        if !is_left_out && !is_value {
+        if !is_left_out && !is_value && !TOLD.contains(&argument.as_str()) {
             kept.push(argument.clone());
         }
         is_value = is_left_out && !argument.contains('=');
@@ -75,5 +78,6 @@ mod tests {
             "sweep a.toml --set workload.dims.tokens=8"
         );
         assert_eq!(kept("run --out=b --arch a.toml -o"), "run --arch a.toml");
+        assert_eq!(kept("-v run --arch a.toml -vv --verbose --seed 1"), "run --arch a.toml --seed 1");
     }
 }

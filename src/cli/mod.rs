@@ -79,8 +79,9 @@ fn command(arguments: &[OsString]) -> ExitCode {
     }
     verbose::tell(cli.verbose);
     panics::if_a_test_asks();
-    // What clap has parsed is a command that has a name.
-    let name = arguments.get(1).map_or_else(|| "rdusim".into(), |name| name.to_string_lossy());
+    // What clap has parsed is a command that has a name; flags alone may stand before it.
+    let names = arguments.iter().skip(1).map(|argument| argument.to_string_lossy());
+    let name = names.into_iter().find(|argument| !argument.starts_with('-')).unwrap_or_else(|| "rdusim".into());
     let (done, took) = execute::timed(|| progress::never_silent(&name, || dispatch(cli.command)));
     verbose::time(&format!("{name} {:.3} s in all", took.as_secs_f64()));
     match done {

@@ -24,7 +24,7 @@ pub(super) fn refusal(arguments: &[OsString]) -> Option<Diagnostic> {
     let matches = Cli::command().try_get_matches_from(arguments).ok()?;
     let (command, of_command) = matches.subcommand()?;
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-    for id in of_command.ids().map(clap::Id::as_str) {
+    for id in of_command.ids().map(clap::Id::as_str).filter(|id| *id != "verbose") {
         // Requests come from a trace, runs go into one.
         let is_output = OUTPUTS.contains(&id) && !(command == "pod" && id == "trace");
         for value in raw(of_command, id) {

@@ -1,7 +1,7 @@
 //! `-v`: what is told on standard error, by records of the log.
 //!
-//! Level info is how long things took, debug what the search, the engine, the importers and a pod's search did, trace every run that a
-//! search measures.
+//! Level info is how long things took; debug what the search, the engine, the importers and a pod's search did; trace the runs that a
+//! search of mappings measures.
 
 use std::io::{self, Write};
 

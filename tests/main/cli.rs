@@ -324,15 +324,42 @@ mod runs {
         assert!(!once.contains("engine: ") && !once.contains("search: "), "{once}");
         for wanted in [
             "search: tiny-mlp on SN10, effort normal",
-            "search: fused: 1 sections: up+gelu+down",
+            "search: fused, sections: 1: up+gelu+down",
             "search: up, kbk: placed and routed: ",
             "engine: up+gelu+down, fused: drained after ",
             "engine: up, kbk: stage `up` works ",
         ] {
             assert!(twice.contains(wanted), "{wanted}: {twice}");
         }
+        // Losers of the search are no result.
+        assert_eq!(twice.matches("engine: up+gelu+down, fused: drained after ").count(), 1, "{twice}");
+        assert!(!twice.contains("engine: down, fused: "), "{twice}");
         assert!(
             !twice.contains("measured by the search: ") && thrice.contains("measured by the search: drained after ")
+        );
+    }
+
+    #[test]
+    fn files_and_names_do_not_depend_on_what_is_told() {
+        let folders = [tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder")];
+        let [plain, told] = folders.each_ref().map(|of| of.path().display().to_string());
+        succeeds(&format!("run --mode kbk {TINY} --out {plain}"));
+        let output = rdusim(&format!("-vv run --mode kbk {TINY} --out {told}"));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            stderr.lines().last().is_some_and(|line| line.starts_with("run ") && line.ends_with(" s in all")),
+            "{stderr}"
+        );
+        for entry in std::fs::read_dir(&plain).expect("a folder") {
+            let name = entry.expect("an entry").file_name();
+            let of = |folder: &str| std::fs::read(std::path::Path::new(folder).join(&name)).expect("a file");
+            assert!(of(&plain) == of(&told), "{} differs", name.display());
+        }
+        // Counts of `v` are no paths.
+        let file = folders[0].path().join("0").display().to_string();
+        assert!(
+            rdusim(&format!("model gpt2 -o {file}")).status.success()
+                && rdusim(&format!("model gpt2 -o {file}")).status.success()
         );
     }
 

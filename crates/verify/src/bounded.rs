@@ -26,6 +26,11 @@ pub(super) struct Real {
 }
 
 impl Real {
+    /// The product of numbers, one if there are none.
+    pub(super) fn product(numbers: impl Iterator<Item = Self>) -> Self {
+        numbers.reduce(|product, number| product * number).unwrap_or(Self::exact(1.0))
+    }
+
     pub(super) fn new(value: f64, error: f64) -> Self {
         Self { value, error }
     }

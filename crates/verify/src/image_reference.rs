@@ -5,7 +5,6 @@ use rdusim_graph::workload::{ImageOptions, OperatorKind};
 use super::bounded::{Real, growth};
 use super::bounded_matrix::Bounded;
 use super::matrix::Matrix;
-use super::recurrent_reference::product;
 
 /// Where an element of the kernel falls: result pixel, and pixel of the image.
 struct Tap {
@@ -96,7 +95,7 @@ pub(super) fn pooled(kind: OperatorKind, image: &ImageOptions, rows: usize, x: &
             let of = |&pixel: &usize| Real::new(x.value.row(pixel)[channel], x.error.row(pixel)[channel]);
             let numbers = window.iter().map(of);
             let made = match kind {
-                OperatorKind::RestProduct => product(numbers),
+                OperatorKind::RestProduct => Real::product(numbers),
                 _ if window.is_empty() => Real::exact(0.0),
                 OperatorKind::MaxPool => Real::greatest(numbers),
                 OperatorKind::SumPool => Real::sum(numbers),

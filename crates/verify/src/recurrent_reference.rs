@@ -70,7 +70,7 @@ pub(super) fn apply(
             })
         }
         OperatorKind::RunningProduct => by_element(output.rows as usize, columns, |row, column| {
-            product((row - row % sequence..=row).map(|row| at(0, row, column)))
+            Real::product((row - row % sequence..=row).map(|row| at(0, row, column)))
         }),
         OperatorKind::DecayMask | OperatorKind::DecayBefore => {
             by_element(output.rows as usize, columns, |row, column| {
@@ -80,7 +80,7 @@ pub(super) fn apply(
                     return zero;
                 }
                 let score = at(0, row, head * groups / heads * width + key);
-                let kept = product((key + 1..=query).map(|step| at(1, row - query + step, head)));
+                let kept = Real::product((key + 1..=query).map(|step| at(1, row - query + step, head)));
                 score * kept
             })
         }
@@ -119,11 +119,6 @@ fn scanned(
     made
 }
 
-/// The product of numbers, one if there are none.
-pub(super) fn product(numbers: impl Iterator<Item = Real>) -> Real {
-    numbers.reduce(|product, number| product * number).unwrap_or(Real::exact(1.0))
-}
-
 fn with_bias(sum: Real, bias: Option<Real>) -> Real {
     bias.map_or(sum, |bias| sum + bias)
 }
@@ -139,9 +134,9 @@ mod tests {
     #[test]
     fn a_scan_is_its_recurrence_and_a_running_product_is_one() {
         let numbers = [0.5, 0.25, -2.0];
-        let made = product(numbers.iter().map(|&x| Real::exact(x)));
+        let made = Real::product(numbers.iter().map(|&x| Real::exact(x)));
         assert!((made.value + 0.25).abs() < 1e-15 && made.error < 1e-7);
-        assert_eq!(product(std::iter::empty()), Real::exact(1.0));
+        assert_eq!(Real::product(std::iter::empty()), Real::exact(1.0));
         // h = 3, then 0.25 x 3 + 1 = 1.75, then -2 x 1.75 + 5 = 1.5; after a sequence of two rows the next begins with 5.
         let of = |row: usize, _: usize| (Real::exact(numbers[row]), Real::exact([3.0, 1.0, 5.0][row]));
         let values = |sequence: usize, is_after: bool| -> Vec<f64> {

@@ -38,7 +38,7 @@ impl Machine<'_> {
         values: &[Matrix],
     ) -> Result<(), Fault> {
         let BufferRole::Weight { stage: reader, .. } = self.section.buffers[end.buffer].spec.role else {
-            return Ok(());
+            return Err(self.fault(actor, None, "results go into a buffer that is no second operand".to_owned()));
         };
         let elements = self.layout.made_elements(reader, at.row_tile, end.slice);
         let span = part_columns(&self.section.buffers[end.buffer], end, elements.len() as u64);

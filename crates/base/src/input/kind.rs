@@ -86,15 +86,13 @@ impl FileKind {
         }
         let Ok(table) = text.parse::<toml::Table>() else { return Self::Unknown };
         let has = |keys: &[&str]| keys.iter().any(|key| table.contains_key(*key));
-        match table.get("kind").and_then(toml::Value::as_str) {
-            Some("system") => return Self::System,
-            Some("rdu" | "gpu" | "bsp" | "systolic" | "wafer") => return Self::Chip,
-            _ => {}
-        }
+        let kind = table.get("kind").and_then(toml::Value::as_str);
         match () {
+            () if kind == Some("system") => Self::System,
             () if has(&["axes", "metrics"]) => Self::Study,
             () if has(&["operators", "tensors"]) => Self::Workload,
-            () if has(&["clock_ghz", "grid", "pcu", "pmu"]) => Self::Chip,
+            // Other chips than RDUs say of what kind they are.
+            () if kind.is_some() || has(&["clock_ghz", "grid", "pcu", "pmu"]) => Self::Chip,
             () if has(&["runs"]) => Self::Configuration,
             () if has(&["sections"]) => Self::Sections,
             () => Self::Unknown,

@@ -16,7 +16,7 @@ use super::search::decisions::Decisions;
 /// The target of the records.
 const TARGET: &str = "search";
 
-/// Names of sections of one shape that a line lists at most.
+/// Names of sections of one shape that a line lists at most, so that it fits a terminal.
 const MOST_NAMED: usize = 4;
 
 /// Whether decisions are logged; else the search need not keep them.
@@ -37,19 +37,13 @@ pub(super) fn decisions(
     for of in compiled {
         let (mode, sections) = (of.configuration.mode.name(), &of.configuration.sections);
         let names: Vec<&str> = sections.iter().map(|section| section.name.as_str()).collect();
-        let _ = write!(text, "\n{mode}: {} sections: {}", names.len(), names.join(", "));
+        let _ = write!(text, "\n{mode}, sections: {}: {}", names.len(), names.join(", "));
         for name in names {
             modes_of.entry(name).or_default().push(mode);
         }
     }
     for of in &decisions.sections {
-        let mut modes: Vec<&str> = Vec::new();
-        for mode in of.alike.iter().filter_map(|name| modes_of.get(name.as_str())).flatten() {
-            if !modes.contains(mode) {
-                modes.push(mode);
-            }
-        }
-        let modes = if modes.is_empty() { "no mode".to_owned() } else { modes.join(" ") };
+        let modes = modes_of.get(of.section.as_str()).map_or_else(|| "no mode".to_owned(), |modes| modes.join(" "));
         let about = format!("{}, {modes}", of.section);
         let others = of.alike.get(1..).unwrap_or_default();
         if !others.is_empty() {

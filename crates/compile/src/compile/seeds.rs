@@ -7,11 +7,9 @@
 //! A seed is taken where it is faster.
 
 use rdusim_base::mode::Mode;
-use rdusim_cost::cost::Stop;
 use rdusim_engines::sim;
 use rdusim_graph::arch::Chip;
 use rdusim_graph::workload::Workload;
-use rdusim_outcome::Fidelity;
 use rdusim_program::Configuration;
 
 use super::compiled::Compiled;
@@ -54,5 +52,5 @@ fn as_fused(of: &Compiled, fused: &Compiled) -> Compiled {
 /// Cycles of a configuration, by the runs that measured it.
 fn cycles(chip: &Chip, workload: &Workload, compiled: &Compiled) -> u64 {
     let Compiled { configuration, runs } = compiled;
-    sim::simulate_known(chip, workload, configuration, Fidelity::Event, runs, Stop::NEVER).cycles
+    sim::cycles_known(chip, workload, configuration, runs)
 }

@@ -18,15 +18,15 @@ pub(super) struct Fed {
     pub amount: Flits,
     /// Flits of its largest flow.
     pub flits: u64,
-    /// When they come from.
+    /// From when on they come.
     pub arrives: Ticks,
 }
 
 impl Engine<'_> {
-    /// When a firing ends at the earliest that works for `occupied` ticks and takes these operands. Flows into one port of a PCU take turns, a packet each, and every step of the work needs its
-    /// part of each of them: it begins when the last flow has its turn, and what the last packets bring is worked on behind them. A
-    /// packet is what is there of a slot that still fills, and what a FIFO before the array has room for: one that is full lets a flit
-    /// in as one is taken.
+    /// When a firing ends at the earliest that works for `occupied` ticks and takes these operands. Flows into one port of a PCU take
+    /// turns, a packet each, and every step of the work needs its part of each of them: it begins when the last flow has its turn, and
+    /// what the last packets bring is worked on behind them. A packet is what is there of a slot that still fills, and what a FIFO
+    /// before the array has room for: one that is full lets a flit in as one is taken.
     pub(super) fn fed_in_turns(&self, index: usize, at: Iteration, fed: &Fed, occupied: Ticks) -> Ticks {
         let Fed { kind, amount, flits, arrives } = *fed;
         let actor = &self.actors[index];

@@ -1,5 +1,5 @@
-//! The runs of sections as lines of the log, target `engine`: those of whole configurations at level debug, those that a search
-//! measures one by one at level trace.
+//! The runs of sections as lines of the log, target `engine`: those of a result at level debug, those that a search measures at level
+//! trace.
 //!
 //! A section is one record of several lines.
 
@@ -8,18 +8,19 @@ use std::fmt::Write as _;
 use rdusim_base::mode::Mode;
 use rdusim_cost::cost::{SectionRun, SkippedPeriod, Stopped};
 use rdusim_graph::workload::Workload;
+use rdusim_outcome::Fidelity;
 use rdusim_program::Section;
 
 /// The target of the records.
 const TARGET: &str = "engine";
 
-/// Logs the run of a section of a configuration: what stopped it, what it skipped, and what its stages waited for.
-pub(super) fn section(workload: &Workload, section: &Section, mode: Mode, run: &SectionRun) {
+/// Logs the run of a section of a result: what stopped it, what it skipped, and what its stages waited for.
+pub(super) fn section(workload: &Workload, section: &Section, mode: Mode, fidelity: Fidelity, run: &SectionRun) {
     if !log::log_enabled!(target: TARGET, log::Level::Debug) {
         return;
     }
     let about = format!("{}, {}", section.name, mode.name());
-    let mut text = format!("{about}: {}", ended(run));
+    let mut text = format!("{about}: {}", ended(fidelity, run));
     if let Some(Stopped::Deadlock(lines)) = &run.stopped {
         for line in lines {
             let _ = write!(text, "\n{about}: {line}");
@@ -34,7 +35,7 @@ pub(super) fn section(workload: &Workload, section: &Section, mode: Mode, run: &
     }
     let more = run.skipped.count.saturating_sub(run.skipped.first.len() as u64);
     if more > 0 {
-        let _ = write!(text, "\n{about}: {more} periods more were skipped, {} cycles in all", run.skipped.cycles);
+        let _ = write!(text, "\n{about}: periods skipped beside these: {more}, {} cycles in all", run.skipped.cycles);
     }
     for (stage, waits) in section.stages.ids().zip(run.waits.iter()) {
         let most = |of: fn(&rdusim_cost::cost::Waits) -> u64| waits.iter().map(of).max().unwrap_or(0);
@@ -54,16 +55,21 @@ pub(super) fn section(workload: &Workload, section: &Section, mode: Mode, run: &
 
 /// Logs a run that a search has measured.
 pub(super) fn measured(section: &Section, run: &SectionRun) {
-    log::trace!(target: TARGET, "{}, measured by the search: {}", section.name, ended(run));
+    log::trace!(target: TARGET, "{}, measured by the search: {}", section.name, ended(Fidelity::Event, run));
 }
 
-/// What ended a run, and what it took.
-fn ended(run: &SectionRun) -> String {
+/// What ended a run, and what it took: closed forms run nothing, and the reference counts no events.
+fn ended(fidelity: Fidelity, run: &SectionRun) -> String {
+    if fidelity == Fidelity::Bound {
+        return format!("takes {} cycles at least", run.cycles);
+    }
     let why = match &run.stopped {
         None => "drained",
         Some(Stopped::Deadlock(_)) => "stopped by a deadlock",
         Some(Stopped::Events) => "stopped at its limit of events or work",
         Some(Stopped::Cycles) => "stopped at its limit of cycles",
     };
-    format!("{why} after {} cycles, {} events simulated", run.cycles, run.events)
+    let events =
+        if fidelity == Fidelity::Cycle { String::new() } else { format!(", events simulated: {}", run.events) };
+    format!("{why} after {} cycles{events}", run.cycles)
 }

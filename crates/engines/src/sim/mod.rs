@@ -42,6 +42,7 @@ pub use event::MOST_EVENTS;
 pub use reference::check_size;
 pub use ring::Ring;
 pub use run::{
-    Measurement, measure, run_section, simulate, simulate_known, simulate_unskipped, simulate_within, trace,
+    Measurement, cycles_known, measure, run_section, simulate, simulate_known, simulate_unskipped, simulate_within,
+    trace,
 };
 pub use trace::{MOST_SPANS, Repeat, SectionTrace, Span, SpanKind, Track};

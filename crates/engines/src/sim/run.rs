@@ -82,7 +82,7 @@ fn worked(run: &SectionRun) -> u64 {
 
 /// Runs a configuration of `workload` on `chip`, section by section.
 pub fn simulate(chip: &Chip, workload: &Workload, configuration: &Configuration, fidelity: Fidelity) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], TO_THE_END)
+    simulate_sections(chip, workload, configuration, fidelity, &[], Told { limits: TO_THE_END, is_logged: true })
 }
 
 /// As [`simulate`], event by event, though all repeats: the same outcome, later.
@@ -92,7 +92,8 @@ pub fn simulate_unskipped(
     configuration: &Configuration,
     fidelity: Fidelity,
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, &[], Limits { skip: false, ..TO_THE_END })
+    let limits = Limits { skip: false, ..TO_THE_END };
+    simulate_sections(chip, workload, configuration, fidelity, &[], Told { limits, is_logged: true })
 }
 
 /// As [`simulate`], without repeating the event engine's `runs` of its sections that are at hand.
@@ -104,7 +105,20 @@ pub fn simulate_known(
     runs: &[Option<SectionRun>],
     stop: Stop<'_>,
 ) -> Outcome {
-    simulate_sections(chip, workload, configuration, fidelity, runs, Limits { stop, ..TO_THE_END })
+    let limits = Limits { stop, ..TO_THE_END };
+    simulate_sections(chip, workload, configuration, fidelity, runs, Told { limits, is_logged: true })
+}
+
+/// Cycles of a configuration that a search compares with others, from the event engine's `runs` of its sections: as
+/// [`simulate_known`] has them.
+pub fn cycles_known(
+    chip: &Chip,
+    workload: &Workload,
+    configuration: &Configuration,
+    runs: &[Option<SectionRun>],
+) -> u64 {
+    let how = Told { limits: TO_THE_END, is_logged: false };
+    simulate_sections(chip, workload, configuration, Fidelity::Event, runs, how).cycles
 }
 
 /// As [`simulate`], as long as it takes no more than `most_cycles`; `None` if it takes more.
@@ -117,7 +131,7 @@ pub fn simulate_within(
     stop: Stop<'_>,
 ) -> Option<Outcome> {
     let limits = Limits { cycles: most_cycles, stop, ..TO_THE_END };
-    let outcome = simulate_sections(chip, workload, configuration, fidelity, &[], limits);
+    let outcome = simulate_sections(chip, workload, configuration, fidelity, &[], Told { limits, is_logged: true });
     let is_stopped = most_cycles < u64::MAX && matches!(outcome.stop, StopReason::Limit(_));
     (!is_stopped && outcome.cycles <= most_cycles).then_some(outcome)
 }
@@ -141,6 +155,13 @@ pub fn run_section(chip: &Chip, workload: &Workload, section: &Section, skip: bo
     event::run(chip, workload, &Fabric::new(chip), section, Limits { skip, ..TO_THE_END })
 }
 
+/// How far sections run, and whether the log tells of them.
+#[derive(Clone, Copy)]
+struct Told<'s> {
+    limits: Limits<'s>,
+    is_logged: bool,
+}
+
 /// `known`: runs of the event engine, as far as there are any, section by section.
 fn simulate_sections(
     chip: &Chip,
@@ -148,8 +169,9 @@ fn simulate_sections(
     configuration: &Configuration,
     fidelity: Fidelity,
     known: &[Option<SectionRun>],
-    limits: Limits<'_>,
+    how: Told<'_>,
 ) -> Outcome {
+    let Told { limits, is_logged } = how;
     let fabric = Fabric::new(chip);
     let mut sections = Vec::with_capacity(configuration.sections.len());
     let mut stop = StopReason::Drained;
@@ -170,7 +192,9 @@ fn simulate_sections(
             (_, Fidelity::Cycle) => reference::cycle_section(chip, workload, &fabric, section),
         };
         let Some(run) = run else { continue };
-        logged::section(workload, section, configuration.mode, &run);
+        if is_logged {
+            logged::section(workload, section, configuration.mode, fidelity, &run);
+        }
         let loads = match known.get(index) {
             // Runs at hand outlive this call, and so do the places of what isomorphic ones share.
             Some(Some(run)) => {

@@ -13,12 +13,12 @@ use rdusim_graph::arch::Wafer;
 use rdusim_graph::sparsity::BlockMask;
 use rdusim_graph::workload::EXPANSION_STEPS;
 
-/// How cores divide a product: slices along one side of the matrix, groups along what a core has many of at a time.
+/// How cores divide a product: slices along one side of the matrix, groups along its columns or along what meets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CoreGrid {
     /// Slices of the matrix.
     pub slices: u64,
-    /// Groups of what meets it.
+    /// Groups of each slice's work.
     pub groups: u64,
 }
 

@@ -15,8 +15,10 @@ pub(super) fn subject(subject: &Subject) {
     if !log::log_enabled!(target: TARGET, log::Level::Debug) {
         return;
     }
-    let mut text =
-        format!("read as `{}`, sequences of {} tokens: {:?}", subject.family, subject.sequence, subject.architecture);
+    let mut text = format!(
+        "read as `{}`, sequences of at most {} tokens: {:?}",
+        subject.family, subject.sequence, subject.architecture
+    );
     if let Some(stack) = &subject.layers {
         for (at, kind) in stack.kinds.iter().enumerate() {
             let layers = stack.order.iter().filter(|&&of| usize::from(of) == at).count();
