@@ -109,8 +109,7 @@ pub fn simulate_known(
     simulate_sections(chip, workload, configuration, fidelity, runs, Told { limits, is_logged: true })
 }
 
-/// Cycles of a configuration that a search compares with others, from the event engine's `runs` of its sections: as
-/// [`simulate_known`] has them.
+/// The cycles of [`simulate_known`], for a search that compares configurations: none of them is logged as a result.
 pub fn cycles_known(
     chip: &Chip,
     workload: &Workload,

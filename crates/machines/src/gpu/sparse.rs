@@ -6,14 +6,14 @@ use rdusim_graph::sparsity::BlockMask;
 use super::gemm::{Product, fastest, shared_bytes};
 use super::time::{KernelTime, Limit};
 
-/// What SMs do, in cycles.
+/// How a kernel's work falls on the SMs of a GPU.
 #[derive(Debug, Clone, Copy)]
 struct SmLoad {
-    /// The busiest.
+    /// Cycles that the SM with most work takes, the latency of its ends included.
     busiest: f64,
-    /// The mean of all.
+    /// Cycles that every SM would take if all shared the work evenly.
     mean: f64,
-    /// How many have work.
+    /// SMs that have work at all.
     sms: u64,
 }
 
