@@ -10,6 +10,7 @@ use std::process::Command;
 use rayon::prelude::*;
 use rdusim::arch::Chip;
 use rdusim::compile::{BaseCache, Compiled, Effort, compile_with, exhaust, recompiled, retargeted, simulate_measured};
+use rdusim::cost::Stop;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, Outcome};
@@ -303,7 +304,7 @@ fn kept_and_retargeted() {
         };
         for set in CHIPS {
             let more = loaded("sn10", set);
-            let kept = recompiled(&more, &small, of).expect("there is more room");
+            let kept = recompiled(&more, &small, of, Stop::NEVER).expect("there is more room");
             add(set, &more, &small, Ok(kept.configuration));
         }
         for tokens in [24, 100, 1000, 2048] {

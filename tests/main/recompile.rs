@@ -2,6 +2,7 @@
 
 use rdusim::arch;
 use rdusim::compile::{compile_measured, recompiled};
+use rdusim::cost::Stop;
 use rdusim::input::Override;
 use rdusim::mode::Mode;
 use rdusim::outcome::{Fidelity, StopReason};
@@ -19,7 +20,7 @@ fn mappings_are_kept_on_a_chip_that_has_more() {
             arch::load("arch/sn10.toml".as_ref(), &[Override::parse(set).expect("an override")]).expect("a chip");
         for of in &compiled {
             let of = &of.configuration;
-            let again = recompiled(&more, &workload, of).expect("there is more room").configuration;
+            let again = recompiled(&more, &workload, of, Stop::NEVER).expect("there is more room").configuration;
             assert_eq!(again.mode, of.mode);
             for (again, of) in again.sections.iter().zip(&of.sections) {
                 assert_eq!(again.operators, of.operators);

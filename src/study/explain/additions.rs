@@ -6,17 +6,6 @@ use crate::arch::{AnyChip, Bsp, Chip, Gpu, Orchestration, Systolic, Tier, Wafer}
 use crate::diagnostics::Diagnostic;
 use crate::input::{Override, Root};
 
-/// What of a configuration is a candidate on another chip too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeps {
-    /// All of it, as it is.
-    Configuration,
-    /// Its nests and arrays, placed and routed there.
-    Mappings,
-    /// Nothing: the other chip may have less of something.
-    Nothing,
-}
-
 /// One more of a resource.
 #[derive(Debug, Clone)]
 pub(super) struct Addition {
@@ -26,8 +15,6 @@ pub(super) struct Addition {
     pub(super) what: String,
     /// The same as overrides.
     pub(super) sets: Vec<Override>,
-    /// What of a configuration of the chip as it is runs on the chip with the addition.
-    pub(super) keeps: Keeps,
 }
 
 /// The additions that make sense on a chip.
@@ -199,9 +186,8 @@ fn of_wafer(chip: &Wafer) -> Result<Vec<Addition>, Diagnostic> {
     Ok(list)
 }
 
-/// An addition for which a chip without a mapping runs again.
 fn addition(resource: &str, what: String, sets: Vec<Override>) -> Addition {
-    Addition { resource: resource.to_owned(), what, sets, keeps: Keeps::Nothing }
+    Addition { resource: resource.to_owned(), what, sets }
 }
 
 /// Programs that start in half the time.
@@ -230,13 +216,11 @@ fn of_grid(chip: &Chip) -> Result<Vec<Addition>, Diagnostic> {
             resource: format!("memory:{}", tier.name),
             what: format!("one more channel of {} ({rate:.1} to {more:.1} GB/s)", tier.name),
             sets: vec![field("channels", (channels + 1).to_string())?, field("bandwidth_gb_per_s", number(more))?],
-            keeps: Keeps::Configuration,
         });
         list.push(Addition {
             resource: "fill".to_owned(),
             what: format!("half the latency of {} ({} to {} ns)", tier.name, tier.latency_ns, tier.latency_ns / 2.0),
             sets: vec![field("latency_ns", number(tier.latency_ns / 2.0))?],
-            keeps: Keeps::Configuration,
         });
     }
     list.push(one_ag(chip)?);
@@ -245,21 +229,18 @@ fn of_grid(chip: &Chip) -> Result<Vec<Addition>, Diagnostic> {
         resource: "link".to_owned(),
         what: format!("one more link a direction between switches ({links} to {})", links + 1),
         sets: vec![set(&["network", "links_per_direction"], links + 1)?],
-        keeps: Keeps::Mappings,
     });
     let ports = chip.pmu.read_ports;
     list.push(Addition {
         resource: "pmu_port".to_owned(),
         what: format!("one more read port a PMU ({ports} to {})", ports + 1),
         sets: vec![set(&["pmu", "read_ports"], ports + 1)?],
-        keeps: Keeps::Mappings,
     });
     let bytes = chip.pmu.capacity_bytes;
     list.push(Addition {
         resource: "pmu_capacity".to_owned(),
         what: format!("twice the capacity of every PMU ({} to {} KiB)", bytes >> 10, bytes >> 9),
         sets: vec![set(&["pmu", "capacity_bytes"], bytes * 2)?],
-        keeps: Keeps::Mappings,
     });
     list.push(half_launch(chip)?);
     Ok(list)
@@ -283,7 +264,7 @@ fn pcus(chip: &Chip) -> Result<Addition, Diagnostic> {
         let more = shapes.at_least(pcus + pcus.div_ceil(10)).unwrap_or(pcus);
         let what = format!("{} more PCUs, and PMUs with them ({pcus} to {more})", more - pcus);
         let sets = vec![set(&["grid", "pcus"], more)?];
-        return Ok(Addition { resource: "compute".to_owned(), what, sets, keeps: Keeps::Mappings });
+        return Ok(Addition { resource: "compute".to_owned(), what, sets });
     }
     let tiles = grid.columns / grid.tile.0;
     // Whole patterns of two columns, so that PCUs and PMUs stay in addition, and a tenth of the grid or the next number.
@@ -297,7 +278,7 @@ fn pcus(chip: &Chip) -> Result<Addition, Diagnostic> {
         sets.push(set(&["grid", "die_columns"], columns / dies)?);
     }
     let what = format!("{more} more columns of PCUs and PMUs ({share:.0} %)");
-    Ok(Addition { resource: "compute".to_owned(), what, sets, keeps: Keeps::Mappings })
+    Ok(Addition { resource: "compute".to_owned(), what, sets })
 }
 
 /// One address generator at an edge that has none, else one more in every AGCU of the top edge.
@@ -321,7 +302,7 @@ fn one_ag(chip: &Chip) -> Result<Addition, Diagnostic> {
     let plural =
         if more == 1 { "one more address generator".to_owned() } else { format!("{more} more address generators") };
     let what = format!("{plural} ({ags} to {})", ags + more);
-    Ok(Addition { resource: "ag".to_owned(), what, sets, keeps: Keeps::Mappings })
+    Ok(Addition { resource: "ag".to_owned(), what, sets })
 }
 
 fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
@@ -329,7 +310,7 @@ fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
         let us = vendor.launch_us;
         let sets = vec![set(&["vendor", "launch_us"], number(us / 2.0))?];
         let what = format!("half the launch time of a section ({us:.1} to {:.1} µs)", us / 2.0);
-        return Ok(Addition { resource: "launch".to_owned(), what, sets, keeps: Keeps::Configuration });
+        return Ok(Addition { resource: "launch".to_owned(), what, sets });
     }
     let (table, times) = match chip.launch.orchestration {
         Orchestration::Software => ("software", chip.launch.software),
@@ -344,5 +325,5 @@ fn half_launch(chip: &Chip) -> Result<Addition, Diagnostic> {
     let sets =
         parts.iter().map(|(key, us)| set(&["launch", table, key], number(us / 2.0))).collect::<Result<Vec<_>, _>>()?;
     let what = format!("half the launch time of a section ({all:.1} to {:.1} µs)", all / 2.0);
-    Ok(Addition { resource: "launch".to_owned(), what, sets, keeps: Keeps::Configuration })
+    Ok(Addition { resource: "launch".to_owned(), what, sets })
 }

@@ -1,16 +1,15 @@
 //! The question that `explain` answers, and the run that every answer is compared with.
 
-use crate::arch::Device;
-use crate::compile::{Compiled, Effort, recompiled, simulate_measured};
+use crate::arch::{Chip, Device};
+use crate::compile::{Compiled, Effort, handed_on, simulate_measured};
+use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
 use crate::outcome::{Fidelity, Outcome, StopReason};
 use crate::program::divided_over_tiers;
-use crate::study::inputs::{Inputs, run, run_plain, simulated};
+use crate::study::inputs::{Inputs, run, run_plain};
 use crate::workload::Workload;
-
-use super::additions::Keeps;
 
 /// What to explain, and how closely.
 #[derive(Debug, Clone)]
@@ -32,14 +31,16 @@ pub(super) struct Base<'a> {
     pub(super) workload: &'a Workload,
     /// The graph that ran: the workload's, or with blocks divided over the chip's memory tiers.
     pub(super) graph: &'a Workload,
+    /// The RDU that configurations were found for.
+    pub(super) chip: Option<&'a Chip>,
     pub(super) compiled: &'a [Compiled],
     pub(super) outcomes: &'a [Outcome],
 }
 
 impl Base<'_> {
-    /// Seconds of each mode with overrides. What a better chip keeps of the base's configurations is a candidate beside what the
-    /// search finds there, which may take another turn.
-    pub(super) fn seconds(&self, sets: &[Override], keeps: Keeps) -> Result<Vec<f64>, Diagnostic> {
+    /// Seconds of each mode with overrides. The base's configurations compete there with what the search finds, which may take another
+    /// turn.
+    pub(super) fn seconds(&self, sets: &[Override]) -> Result<Vec<f64>, Diagnostic> {
         let sets: Vec<&Override> = sets.iter().collect();
         let chip = match self.inputs.any_chip(&sets)?.into_rdu() {
             Ok(chip) => chip,
@@ -53,15 +54,10 @@ impl Base<'_> {
         let Question { ref modes, effort, fidelity, .. } = *self.question;
         let (_, outcomes) = run(&chip, graph, modes, effort, fidelity)?;
         let mut cycles: Vec<u64> = outcomes.iter().map(|outcome| outcome.cycles).collect();
-        for (cycles, kept) in cycles.iter_mut().zip(self.compiled) {
-            let kept = match keeps {
-                Keeps::Configuration => simulated(&chip, self.graph, &kept.configuration, self.question.fidelity)?,
-                Keeps::Mappings => {
-                    let Some(again) = recompiled(&chip, self.graph, &kept.configuration) else { continue };
-                    simulate_measured(&chip, self.graph, &again, self.question.fidelity)
-                }
-                Keeps::Nothing => continue,
-            };
+        for (cycles, of) in cycles.iter_mut().zip(self.compiled) {
+            let kept = self.chip.and_then(|from| handed_on(from, &chip, self.graph, &of.configuration, Stop::NEVER));
+            let Some(kept) = kept else { continue };
+            let kept = simulate_measured(&chip, self.graph, &kept, fidelity);
             if kept.stop == StopReason::Drained {
                 *cycles = kept.cycles.min(*cycles);
             }

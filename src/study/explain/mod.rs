@@ -45,7 +45,9 @@ pub fn explain(
         Some(chip) => run(chip, &graph, &question.modes, question.effort, question.fidelity)?,
         None => (Vec::new(), run_plain(&chip, &workload, &question.modes)?),
     };
-    let base = Base { inputs, question, workload: &workload, graph: &graph, compiled: &compiled, outcomes: &outcomes };
+    let (of_rdu, graph) = (chip.rdu(), &*graph);
+    let base =
+        Base { inputs, question, workload: &workload, graph, chip: of_rdu, compiled: &compiled, outcomes: &outcomes };
 
     let additions = additions::additions(&chip)?;
     let variants = if question.uncertainty { uncertainty::variants(inputs) } else { uncertainty::Variants::default() };
@@ -55,7 +57,7 @@ pub fn explain(
     // From here on the rate is that of the runs that are counted.
     tick(0, all);
     let answers = run_all(&additions, |addition| {
-        let cycles = base.seconds(&addition.sets, addition.keeps);
+        let cycles = base.seconds(&addition.sets);
         count();
         cycles
     });

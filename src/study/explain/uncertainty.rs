@@ -5,7 +5,6 @@ use crate::input::{Override, Root};
 use crate::mode::Mode;
 use crate::study::inputs::{Inputs, run_all};
 
-use super::additions::Keeps;
 use super::base::Base;
 use super::entries::{Band, Effect, Uncertainty};
 
@@ -52,7 +51,7 @@ pub(super) fn uncertainty(
     let times: Vec<[Option<Vec<f64>>; 2]> = run_all(&variants.sets, |pair| {
         let time = |sets: &Option<Vec<Override>>| {
             let sets = sets.as_ref()?;
-            let seconds = base.seconds(sets, Keeps::Nothing).ok();
+            let seconds = base.seconds(sets).ok();
             count();
             seconds
         };
@@ -110,7 +109,7 @@ fn band(
                 sets.extend(sides[side].iter().flatten().cloned());
             }
         }
-        base.seconds(&sets, Keeps::Nothing).ok().map(|t| quantity(&t))
+        base.seconds(&sets).ok().map(|t| quantity(&t))
     };
     Band {
         of,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use crate::arch::{AnyChip, Chip};
-use crate::compile::{BaseCache, Compiled, carried, compare_fused_with_others, compile_until, simulate_until};
+use crate::compile::{BaseCache, Compiled, compare_fused_with_others, compile_until, handed_on, simulate_until};
 use crate::cost::{Stop, bound_cycles};
 use crate::diagnostics::{COMMAND_LINE, Diagnostic};
 use crate::input::{Override, Root};
@@ -21,7 +21,7 @@ use crate::workload::Workload;
 
 use super::axis::Change;
 use super::design::Point;
-use super::families::Families;
+use super::families::{Families, is_amount};
 use super::fingerprints::fingerprints;
 use super::kept::Kept;
 use super::metric::{Measured, Metric};
@@ -68,8 +68,28 @@ impl Built {
     }
 }
 
+/// What was found for the points of one ground.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Their chip.
+    chip: Chip,
+    /// Mode by mode.
+    compiled: Vec<Compiled>,
+}
+
+impl Found {
+    /// What was compiled for a point; `None` of a chip without a grid.
+    pub(super) fn new(built: Built, compiled: Vec<Compiled>) -> Option<Self> {
+        Some(Self { chip: built.chip.into_rdu().ok()?, compiled })
+    }
+
+    pub(super) fn compiled(&self) -> &[Compiled] {
+        &self.compiled
+    }
+}
+
 /// Points of equal content have equal results; those of equal ground share their configurations; those of one family differ in
-/// resources alone that a configuration does not hold.
+/// resources alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Keys {
     pub(super) content: u128,
@@ -175,7 +195,7 @@ impl<'a> Bench<'a> {
         let join = |chip: u128, pair: usize| chip.rotate_left(32) ^ workload ^ ((pair as u128) << 120);
         let is_left_out = |path: &str| is_price(path) || (for_all_rates && is_rate(path));
         let ground = setting.inputs.chip_content(&setting.sets, &is_left_out)?;
-        let is_resource = |path: &str| is_price(path) || is_rate(path) || path == "pmu.capacity_bytes";
+        let is_resource = |path: &str| is_price(path) || is_rate(path) || is_amount(path);
         Some(Keys {
             family: join(setting.inputs.chip_content(&setting.sets, &is_resource)?, setting.pair),
             content: join(setting.inputs.chip_content(&setting.sets, &|_| false)?, setting.pair),
@@ -284,7 +304,7 @@ impl<'a> Bench<'a> {
         &self,
         built: &Built,
         own: Result<Vec<Compiled>, Diagnostic>,
-        poorer: &[Arc<Vec<Compiled>>],
+        poorer: &[Arc<Found>],
         stop: Stop<'_>,
     ) -> Result<Vec<Compiled>, Diagnostic> {
         let graph = &built.graph;
@@ -310,10 +330,9 @@ impl<'a> Bench<'a> {
             }
         };
         for (mode, best) in best.iter_mut().enumerate() {
-            for other in poorer.iter().filter_map(|poorer| poorer.get(mode)) {
-                let Some(configuration) = carried(chip, graph, &other.configuration) else { continue };
-                let runs = vec![None; configuration.sections.len()];
-                let other = Compiled { configuration, runs };
+            for Found { chip: of, compiled } in poorer.iter().map(|found| &**found) {
+                let Some(other) = compiled.get(mode) else { continue };
+                let Some(other) = handed_on(of, chip, graph, &other.configuration, stop) else { continue };
                 let fastest = best.as_ref().map_or(u64::MAX, |(cycles, _)| *cycles);
                 if let Some(cycles) = cycles(&other, fastest).filter(|&cycles| cycles < fastest) {
                     *best = Some((cycles, other));

@@ -1,6 +1,6 @@
 //! Points of a study whose chips are alike but for how much they have of some resources, and which of them is poorer than which.
 //!
-//! A richer chip can run what a poorer one does, verbatim ([`crate::compile::carried`]). So the mappings of a point compete at every
+//! A richer chip can run what a poorer one does ([`crate::compile::handed_on`]). So the mappings of a point compete at every
 //! point that is richer: more of a resource never makes a study's result slower. The order follows from the whole study, never from
 //! the order in which its points run.
 
@@ -24,12 +24,50 @@ pub(super) struct Place {
     pub(super) has: Vec<f64>,
 }
 
-/// What a chip has that a configuration does not hold, and that may grow under it: clock, speed of launches, rate and nearness of each
-/// memory tier, bytes of a PMU.
+/// A resource of which a chip may have more.
+struct Resource {
+    /// The field, or the table, that says how much.
+    path: &'static str,
+    /// How much there is.
+    of: fn(&Chip) -> u64,
+}
+
+const RESOURCES: [Resource; 16] = [
+    Resource { path: "grid.columns", of: |chip| u64::from(chip.grid.columns) },
+    Resource { path: "grid.rows", of: |chip| u64::from(chip.grid.rows) },
+    Resource { path: "grid.pcus", of: Chip::pcus },
+    Resource { path: "grid.agcus", of: |chip| chip.grid.ags() },
+    Resource { path: "pcu.stages", of: |chip| chip.pcu.stages },
+    Resource { path: "pcu.accumulator_sets", of: |chip| chip.pcu.accumulator_sets },
+    Resource { path: "pcu.tail_elements", of: |chip| chip.pcu.tail_elements },
+    Resource { path: "pcu.vector_inputs", of: |chip| chip.pcu.vector_inputs },
+    Resource { path: "pcu.vector_outputs", of: |chip| chip.pcu.vector_outputs },
+    Resource { path: "pmu.capacity_bytes", of: |chip| chip.pmu.capacity_bytes },
+    Resource { path: "pmu.read_ports", of: |chip| chip.pmu.read_ports },
+    Resource { path: "pmu.write_ports", of: |chip| chip.pmu.write_ports },
+    Resource { path: "network.links_per_direction", of: |chip| chip.network.links_per_direction },
+    Resource { path: "network.fifo_depth_flits", of: |chip| chip.network.fifo_depth_flits },
+    Resource { path: "ag.bytes_per_cycle", of: |chip| chip.ag_bytes_per_cycle },
+    Resource { path: "ag.outstanding", of: |chip| chip.ag_outstanding.unwrap_or(u64::MAX) },
+];
+
+/// Fields of the grid that follow from how many columns and rows there are.
+const OF_THE_GRID: [&str; 4] = ["grid.tile_columns", "grid.tile_rows", "grid.die_columns", "grid.die_rows"];
+
+/// Whether a field says how much of a resource there is, rates apart.
+pub(super) fn is_amount(path: &str) -> bool {
+    let is_in = |table: &str| path.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    RESOURCES.iter().any(|resource| is_in(resource.path)) || is_in("pcu.lanes") || OF_THE_GRID.contains(&path)
+}
+
+/// How much a chip has of what may grow: clock, speed of launches, rate and nearness of each memory tier, lanes of each data type, and
+/// the resources of the table.
 pub(super) fn resources(chip: &Chip) -> Vec<f64> {
     let of_tiers = chip.memory.iter().flat_map(|tier| [tier.bandwidth_bytes_per_s as f64, -tier.latency_ns]);
+    let lanes = chip.pcu.lanes.values().map(|&lanes| lanes as f64);
     let launch_s = chip.seconds(chip.launch_cycles());
-    [chip.clock_hz as f64, -launch_s, chip.pmu.capacity_bytes as f64].into_iter().chain(of_tiers).collect()
+    let amounts = RESOURCES.iter().map(|resource| (resource.of)(chip) as f64);
+    [chip.clock_hz as f64, -launch_s].into_iter().chain(of_tiers).chain(lanes).chain(amounts).collect()
 }
 
 /// A ground, and what its mappings compete with.

@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 
-use crate::compile::Compiled;
 use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
 use crate::interrupt;
 use crate::study::StudyError;
 
-use super::evaluate::{Bench, Keys};
+use super::evaluate::{Bench, Found, Keys};
 use super::fingerprints::fingerprints;
 use super::front::{Front, costs};
 use super::journal::{Ending, Header, Journal, PartialTable, Record, changed_inputs, read};
@@ -161,7 +160,7 @@ pub(super) struct Runner<'a, 't> {
     /// Of every ground, the points whose configurations all its points share; of studies that share them.
     shared: Option<IndexMap<u128, Vec<usize>>>,
     /// The mappings of grounds that richer ones rest on.
-    handed_on: Mutex<IndexMap<u128, Arc<Vec<Compiled>>>>,
+    handed_on: Mutex<IndexMap<u128, Arc<Found>>>,
     done: AtomicUsize,
     tick: &'t (dyn Fn(usize, usize) + Sync),
     limit: Option<PointLimit<'t>>,

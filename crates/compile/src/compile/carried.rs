@@ -1,31 +1,105 @@
-//! A configuration carried over to a chip on which its units, links and ports are what they were: one with more bandwidth, a shorter
-//! latency, a faster clock or larger PMUs.
+//! A configuration handed on to a chip that has more of something: bandwidth, a shorter latency, a faster clock, larger PMUs, links,
+//! ports, units.
 //!
-//! Everything stays verbatim: places, routes, ports, depths. Buffers keep their banks, which may be larger. So it takes no longer than
-//! before, but for timing anomalies.
+//! Where units and links of the same names are on the other chip, everything stays verbatim: places, routes, ports, depths. Buffers keep
+//! their banks, which may be larger. So it takes no longer than before, but for timing anomalies. Else its mappings are placed and routed
+//! anew ([`recompiled`](super::recompile::recompiled)).
 
+use rdusim_cost::cost::Stop;
 use rdusim_graph::arch::Chip;
 use rdusim_graph::workload::Workload;
 use rdusim_program::verifier::violations;
-use rdusim_program::{Buffer, Configuration, Fabric, Section, tensor_tiers};
+use rdusim_program::{Buffer, Configuration, Fabric, Flow, Port, Resource, Section, tensor_tiers};
 
-/// The configuration `of` on `chip`; `None` if it breaks a rule of that chip, or if tensors lie in other tiers there.
-pub fn carried(chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Configuration> {
+use super::compiled::Compiled;
+use super::recompile::recompiled;
+
+/// The configuration `of`, found for the chip `from`, on `chip`: verbatim, else its mappings; `None` if neither is legal there.
+pub fn handed_on(
+    from: &Chip,
+    chip: &Chip,
+    workload: &Workload,
+    of: &Configuration,
+    stop: Stop<'_>,
+) -> Option<Compiled> {
+    let verbatim = carried(from, chip, workload, of)
+        .map(|configuration| Compiled { runs: vec![None; configuration.sections.len()], configuration });
+    verbatim.or_else(|| recompiled(chip, workload, of, stop))
+}
+
+/// The configuration `of` on `chip`, with the same units, links and ports; `None` if it breaks a rule of that chip, or if tensors lie in
+/// other tiers there.
+fn carried(from: &Chip, chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Configuration> {
+    if from.grid.units != chip.grid.units || from.grid.columns != chip.grid.columns {
+        return None;
+    }
     if tensor_tiers(chip, workload).ok()? != of.tiers {
         return None;
     }
-    let sections = of.sections.iter().map(|section| with_banks_of(chip, workload, section)).collect();
+    let names = Names { from, of: &Fabric::new(from), chip, on: &Fabric::new(chip) };
+    let sections = of.sections.iter().map(|section| names.section(workload, section)).collect::<Option<_>>()?;
     let configuration = Configuration { sections, ..of.clone() };
-    violations(chip, workload, &Fabric::new(chip), &configuration).is_empty().then_some(configuration)
+    violations(chip, workload, names.on, &configuration).is_empty().then_some(configuration)
 }
 
-/// A section whose figures of SRAM are those of another chip's banks.
-fn with_banks_of(chip: &Chip, workload: &Workload, section: &Section) -> Section {
-    let chip = &*section.chip(chip, workload);
-    let sram_bytes = section.taken_banks(chip).iter().sum::<u64>() * chip.pmu.bank_bytes();
-    let of_slots = |buffer: &Buffer| buffer.pieces.len() as u64 * buffer.spec.slot_bytes * buffer.spec.depth;
-    let payload_bytes: u64 = section.buffers.iter().map(of_slots).sum();
-    Section { sram_bytes, sram_bank_loss_bytes: sram_bytes.saturating_sub(payload_bytes), ..section.clone() }
+/// Two chips of the same grid, each with its numbers of links and ports.
+struct Names<'a> {
+    from: &'a Chip,
+    of: &'a Fabric,
+    chip: &'a Chip,
+    on: &'a Fabric,
+}
+
+impl Names<'_> {
+    /// A section on the other chip, with the bytes of that chip's banks; `None` if that has no unit or link of some name.
+    fn section(&self, workload: &Workload, section: &Section) -> Option<Section> {
+        let mut section = section.clone();
+        for flow in &mut section.flows {
+            self.rename(flow)?;
+        }
+        for stream in &mut section.streams {
+            for ag in &mut stream.ags {
+                ag.0 = self.agcu(ag.0)?;
+            }
+        }
+        let chip = &*section.chip(self.chip, workload);
+        let sram_bytes = section.taken_banks(chip).iter().sum::<u64>() * chip.pmu.bank_bytes();
+        let of_slots = |buffer: &Buffer| buffer.pieces.len() as u64 * buffer.spec.slot_bytes * buffer.spec.depth;
+        let payload_bytes: u64 = section.buffers.iter().map(of_slots).sum();
+        Some(Section { sram_bytes, sram_bank_loss_bytes: sram_bytes.saturating_sub(payload_bytes), ..section })
+    }
+
+    fn rename(&self, flow: &mut Flow) -> Option<()> {
+        for resource in &mut flow.route {
+            *resource = self.resource(*resource)?;
+        }
+        Some(())
+    }
+
+    fn resource(&self, resource: Resource) -> Option<Resource> {
+        if let Some((site, direction, lane)) = self.of.link_at(resource) {
+            return (lane < self.on.lanes()).then(|| self.on.link(site, direction, lane));
+        }
+        let (pmu, pcu) = (&self.chip.pmu, &self.chip.pcu);
+        let has = |port: u32, ports: u64| u64::from(port) < ports;
+        match self.of.port_at(resource)? {
+            Port::PmuRead(unit, port) => has(port, pmu.read_ports).then(|| self.on.pmu_read(unit, u64::from(port))),
+            Port::PmuWrite(unit, port) => has(port, pmu.write_ports).then(|| self.on.pmu_write(unit, u64::from(port))),
+            Port::PcuIn(unit, port) => has(port, pcu.vector_inputs).then(|| self.on.pcu_in(unit, port)),
+            Port::PcuOut(unit, port) => has(port, pcu.vector_outputs).then(|| self.on.pcu_out(unit, port)),
+            Port::Ag(agcu, generator) => {
+                let agcu = self.agcu(agcu)?;
+                has(generator, self.chip.grid.agcus[agcu as usize].ags).then(|| self.on.ag(agcu, generator))
+            }
+        }
+    }
+
+    /// The other chip's AGCU at the same site.
+    fn agcu(&self, agcu: u32) -> Option<u32> {
+        let site = self.from.grid.agcus[agcu as usize].site;
+        let at = self.chip.grid.agcus.iter().position(|other| other.site == site)?;
+        u32::try_from(at).ok()
+    }
 }
 
 #[cfg(test)]
@@ -52,14 +126,26 @@ mod tests {
         let before = simulate(&poor, &graph, of, Fidelity::Event).cycles;
         let bytes = poor.pmu.capacity_bytes;
         let tier = &poor.memory.iter().next().expect("a tier").name;
-        let more = [format!("arch.pmu.capacity_bytes={}", 2 * bytes), format!("arch.memory.{tier}.latency_ns=1.0")];
-        for set in &more {
-            let rich = chip(&[set]);
-            let carried = carried(&rich, &graph, of).expect("a legal configuration");
-            assert!(simulate(&rich, &graph, &carried, Fidelity::Event).cycles <= before, "{set}");
+        let more = [
+            vec![format!("arch.pmu.capacity_bytes={}", 2 * bytes)],
+            vec![format!("arch.memory.{tier}.latency_ns=1.0")],
+            vec![format!("arch.network.links_per_direction={}", poor.network.links_per_direction + 1)],
+            vec![format!("arch.network.fifo_depth_flits={}", poor.network.fifo_depth_flits * 2)],
+            vec![format!("arch.pmu.read_ports={}", poor.pmu.read_ports + 1)],
+            vec![format!("arch.pmu.write_ports={}", poor.pmu.write_ports + 1)],
+            vec![format!("arch.pcu.vector_inputs={}", poor.pcu.vector_inputs + 1)],
+            vec![format!("arch.pcu.vector_outputs={}", poor.pcu.vector_outputs + 1)],
+            vec![format!("arch.pcu.tail_elements={}", poor.pcu.tail_elements * 2)],
+            vec!["arch.grid.agcus.top={ first = 3, count = 1, ags = 1 }".to_owned()],
+        ];
+        for sets in &more {
+            let rich = chip(&sets.iter().map(String::as_str).collect::<Vec<_>>());
+            let carried =
+                carried(&poor, &rich, &graph, of).unwrap_or_else(|| panic!("a legal configuration: {sets:?}"));
+            assert!(simulate(&rich, &graph, &carried, Fidelity::Event).cycles <= before, "{sets:?}");
         }
-        // With half of the SRAM its slots take more banks than they have.
+        // With half of the SRAM its slots take more banks than they have, and links that are used may be missing.
         let poorer = chip(&[&format!("arch.pmu.capacity_bytes={}", bytes / 64)]);
-        assert!(super::carried(&poorer, &graph, of).is_none());
+        assert!(super::carried(&poor, &poorer, &graph, of).is_none());
     }
 }

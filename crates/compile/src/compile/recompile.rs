@@ -25,10 +25,10 @@ use super::search::context::{Effort, SearchContext};
 
 /// The mappings of `of` on `chip`, with weights prefetched as there is room and time; `None` if one of them has no place
 /// there, breaks a rule of the chip, or cannot be measured.
-pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Compiled> {
+pub fn recompiled(chip: &Chip, workload: &Workload, of: &Configuration, stop: Stop<'_>) -> Option<Compiled> {
     let (fabric, bases, tiers) = (Fabric::new(chip), BaseCache::default(), tensor_tiers(chip, workload).ok()?);
     let prefetches = of.mode == Mode::Fused && workload.first_of_a_model().is_some();
-    let (fabric, tiers, effort, stop) = (&fabric, &tiers[..], Effort::Full, Stop::NEVER);
+    let (fabric, tiers, effort) = (&fabric, &tiers[..], Effort::Full);
     let context = &SearchContext {
         chip,
         workload,

@@ -11,7 +11,7 @@ use crate::cost::Stop;
 use crate::diagnostics::Diagnostic;
 use crate::outcome::Fidelity as RunFidelity;
 use crate::study::StudyError;
-use crate::study::sweep::evaluate::Keys;
+use crate::study::sweep::evaluate::{Found, Keys};
 use crate::study::sweep::families::{Families, Place, resources};
 use crate::study::sweep::journal::{Ending, Record};
 use crate::study::sweep::limit::status;
@@ -123,14 +123,14 @@ impl Runner<'_, '_> {
         let shared = self.shared.as_ref().and_then(|shared| shared.get(&self.ground(first)?));
         let alone = [first];
         let compiled_for = shared.map_or(&alone[..], |points| points);
-        let poorer: Vec<Arc<Vec<Compiled>>> = {
+        let poorer: Vec<Arc<Found>> = {
             let handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
             families.poorer(ground).iter().filter_map(|ground| handed_on.get(ground).cloned()).collect()
         };
         let known = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner).get(&ground).cloned();
         let configurations = self.until(|stop| {
             if let Some(known) = known {
-                return vec![Ok(known.to_vec())];
+                return vec![Ok(known.compiled().to_vec())];
             }
             let compile = |&point: &usize| {
                 let point = self.study.points.get(point);
@@ -145,8 +145,10 @@ impl Runner<'_, '_> {
             compiled_for.par_iter().map(compile).collect::<Vec<Result<Vec<Compiled>, Diagnostic>>>()
         });
         if let Some([Ok(found)]) = configurations.as_deref().filter(|_| families.point(ground).is_some()) {
-            let mut handed_on = self.handed_on.lock().unwrap_or_else(PoisonError::into_inner);
-            handed_on.insert(ground, Arc::new(found.clone()));
+            let built = self.bench.built(&self.bench.setting(&self.study.points.get(first)))?;
+            if let Some(found) = Found::new(built, found.clone()) {
+                self.handed_on.lock().unwrap_or_else(PoisonError::into_inner).insert(ground, Arc::new(found));
+            }
         }
         contents.par_iter().try_for_each(|indices| self.one_content(indices, configurations.as_deref()))
     }
