@@ -71,3 +71,29 @@ fn one_draw_is_no_range() {
         assert!(code == Some(2) && stdout.is_empty() && stderr.contains("--samples"), "{stderr}");
     }
 }
+
+/// What no vendor says, a DRAM part's turnarounds and row misses and whether there are two links a direction or one, is within the
+/// ranges that are printed of the shipped chip. One link more or less moves a time by less than what the others leave open.
+#[test]
+fn ranges_of_a_shipped_chip_hold_a_memory_part_and_one_link() {
+    let on = |more: &[&str]| {
+        let words = ["compare", "--format", "json", "--arch", "arch/sn10.toml", "--workload", "gpt2-small-mlp"];
+        let (code, stdout, stderr) = rdusim(Path::new("."), &[&words[..], more].concat());
+        assert_eq!(code, Some(0), "{more:?}: {stderr}");
+        serde_json::from_str::<Value>(&stdout).expect("JSON")
+    };
+    let with_ranges = on(&["--uncertainty"]);
+    let fields = with_ranges["uncertainty"]["fields"].to_string();
+    for field in ["links_per_direction", "memory.ddr.turnaround_ns", "memory.ddr.non_sequential_ns"] {
+        assert!(fields.contains(field), "{fields}");
+    }
+    for set in ["arch.memory.ddr.part=\"ddr4-2666\"", "arch.network.links_per_direction=1"] {
+        let other = on(&["--set", set]);
+        for (run, with_range) in
+            other["runs"].as_array().expect("runs").iter().zip(with_ranges["runs"].as_array().expect("runs"))
+        {
+            let (time, (low, high)) = (run["time_s"].as_f64().expect("time"), range(&with_range["ranges"]["time_s"]));
+            assert!(low <= time && time <= high, "{set}: {time} is not in {low} to {high}");
+        }
+    }
+}

@@ -12,6 +12,8 @@ use crate::study::strata::places;
 pub struct Draws {
     /// Overrides of each draw.
     pub(super) sets: Vec<Vec<Override>>,
+    /// Each whole number with a range of the file's own at the ends of that range.
+    pub(super) ends: Vec<Override>,
     /// Paths of the fields that are drawn.
     pub(super) fields: Vec<String>,
     /// Paths of assumed fields that are not.
@@ -44,8 +46,15 @@ impl Draws {
                 sets.extend(group.iter().filter_map(one));
             }
         }
+        let with_range = groups.iter().flatten().filter(|field| field.has_whole_range());
+        let ends = with_range.flat_map(|field| [false, true].map(|upper| field.end(upper).map(|end| (field, end))));
+        let ends = ends.flatten().filter_map(|(field, end)| {
+            let keys: Vec<&str> = field.path.iter().map(String::as_str).collect();
+            Override::of(Root::Arch, &keys, &end).ok()
+        });
+        let ends = ends.collect();
         let fields = groups.iter().flatten().map(UncertainField::name).collect();
-        Self { sets, fields, fixed: found.fixed }
+        Self { sets, ends, fields, fixed: found.fixed }
     }
 }
 

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::arch::Chip;
-use crate::compile::retargeted;
+use crate::compile::{carried, retargeted};
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::outcome::{Fidelity, Outcome};
@@ -15,6 +15,8 @@ use crate::workload::Workload;
 
 /// A mapping, and what holding it by its choices alone costs.
 pub(super) struct Held<'a> {
+    /// The chip that it was found for.
+    own: &'a Chip,
     workload: &'a Workload,
     fidelity: Fidelity,
     configuration: &'a Configuration,
@@ -39,23 +41,32 @@ pub(super) fn point_of(outcome: &Outcome, clock_hz: u64, scale: f64) -> DrawEntr
 impl<'a> Held<'a> {
     /// A configuration of `chip`.
     pub(super) fn new(
-        chip: &Chip,
+        own: &'a Chip,
         workload: &'a Workload,
         configuration: &'a Configuration,
         fidelity: Fidelity,
     ) -> Self {
-        let cycles = |of: &Configuration| Some(simulated(chip, workload, of, fidelity).ok()?.cycles as f64);
-        let again = retargeted(chip, workload, configuration).ok();
+        let cycles = |of: &Configuration| Some(simulated(own, workload, of, fidelity).ok()?.cycles as f64);
+        let again = retargeted(own, workload, configuration).ok();
         let again = again.and_then(|again| cycles(&again)).zip(cycles(configuration));
         let scale = again.map(|(again, own)| own / again.max(1.0));
-        Self { workload, fidelity, configuration, scale }
+        Self { own, workload, fidelity, configuration, scale }
+    }
+
+    /// Whether the mapping, or its choices anew, have a place on a chip.
+    pub(super) fn has_place(&self, chip: &Chip) -> bool {
+        carried(self.own, chip, self.workload, self.configuration).is_some()
+            || self.scale.is_some() && retargeted(chip, self.workload, self.configuration).is_ok()
     }
 
     /// Runs the mapping on a chip that was drawn, `sets` apart from the file's: as it is, where they leave units, ports and
-    /// buffers alone; else its choices placed and routed there. `None` where they have no place.
+    /// buffers alone or it is legal all the same; else its choices placed and routed there. `None` where they have no place.
     pub(super) fn run(&self, chip: &Chip, sets: &[Override]) -> Option<DrawEntry> {
         if sets.iter().all(leaves_the_configuration) {
             return self.point(chip, self.configuration, 1.0).ok();
+        }
+        if let Some(carried) = carried(self.own, chip, self.workload, self.configuration) {
+            return self.point(chip, &carried, 1.0).ok();
         }
         let scale = self.scale?;
         let again = retargeted(chip, self.workload, self.configuration).ok()?;

@@ -1,13 +1,11 @@
 //! From draws to ranges.
 
 use super::draws::Draws;
-use super::held::{Held, leaves_the_configuration, point_of};
-use crate::arch::{AnyChip, Chip};
-use crate::compile::Compiled;
+use super::held::point_of;
+use crate::arch::AnyChip;
 use crate::diagnostics::Diagnostic;
 use crate::input::Override;
 use crate::mode::Mode;
-use crate::outcome::Fidelity;
 use crate::report::{Against, AgainstEntry, Document, DrawEntry, RunRanges, UncertaintyEntry, VersusRanges};
 use crate::study::inputs::{run_all, run_plain};
 use crate::workload::Workload;
@@ -15,38 +13,11 @@ use crate::workload::Workload;
 /// What the runs of a chip come to under every draw; `None` where a draw is no chip, or nothing runs on it.
 #[derive(Debug, Clone)]
 pub struct Sampled {
-    draws: Draws,
-    /// Draws whose units, ports and banks are the file's, because the mapping has no place on those that were drawn.
-    kept_units: usize,
-    modes: Vec<Mode>,
-    points: Vec<Option<Vec<DrawEntry>>>,
-}
-
-/// Runs the mappings of an RDU on every draw; `chip` reads the chip with overrides.
-pub fn of_rdu(
-    draws: Draws,
-    own: &Chip,
-    workload: &Workload,
-    compiled: &[Compiled],
-    fidelity: Fidelity,
-    chip: &(dyn Fn(&[Override]) -> Result<Chip, Diagnostic> + Sync),
-) -> Sampled {
-    let held: Vec<Held<'_>> =
-        compiled.iter().map(|found| Held::new(own, workload, &found.configuration, fidelity)).collect();
-    let run = |sets: &[Override]| -> Option<Vec<DrawEntry>> {
-        let chip = chip(sets).ok()?;
-        held.iter().map(|held| held.run(&chip, sets)).collect()
-    };
-    let answers = run_all(&draws.sets, |sets| {
-        if let Some(points) = run(sets) {
-            return (Some(points), false);
-        }
-        let kept: Vec<Override> = sets.iter().filter(|set| leaves_the_configuration(set)).cloned().collect();
-        (run(&kept), true)
-    });
-    let kept_units = answers.iter().filter(|(points, kept)| points.is_some() && *kept).count();
-    let points = answers.into_iter().map(|(points, _)| points).collect();
-    Sampled { draws, kept_units, modes: compiled.iter().map(|found| found.configuration.mode).collect(), points }
+    pub(super) draws: Draws,
+    /// Draws some of whose units, ports and banks are the file's, because the mappings have no place on those that were drawn.
+    pub(super) kept_units: usize,
+    pub(super) modes: Vec<Mode>,
+    pub(super) points: Vec<Option<Vec<DrawEntry>>>,
 }
 
 /// Runs a chip without configurations, a GPU or one of tiles, on every draw.

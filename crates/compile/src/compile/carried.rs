@@ -29,7 +29,7 @@ pub fn handed_on(
 
 /// The configuration `of` on `chip`, with the same units, links and ports; `None` if it breaks a rule of that chip, or if tensors lie in
 /// other tiers there.
-fn carried(from: &Chip, chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Configuration> {
+pub fn carried(from: &Chip, chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Configuration> {
     if from.grid.units != chip.grid.units || from.grid.columns != chip.grid.columns {
         return None;
     }

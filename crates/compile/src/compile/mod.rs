@@ -42,7 +42,7 @@ mod seeds;
 mod validate;
 mod verified;
 
-pub use carried::handed_on;
+pub use carried::{carried, handed_on};
 pub use compiled::Compiled;
 pub use legal::legal;
 pub use mapping::bases::BaseCache;

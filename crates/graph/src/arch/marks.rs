@@ -90,6 +90,11 @@ impl UncertainField {
         self.path.join(".")
     }
 
+    /// Whether it is a whole number to which the file gives a range.
+    pub fn has_whole_range(&self) -> bool {
+        self.range.is_some() && matches!(self.number, Number::Whole(_))
+    }
+
     fn ends(&self) -> (Number, Number) {
         match self.range {
             Some((least, most)) => (self.number.like(least), self.number.like(most)),

@@ -36,7 +36,7 @@ pub struct UncertaintyEntry {
     pub samples: u64,
     /// Draws that were no chip, or on which something did not run.
     pub refused: u64,
-    /// Draws with the file's units, ports and banks, because the mapping has no place on those that were drawn.
+    /// Draws in which some units, ports or banks are the file's, because the mapping has no place on those that were drawn.
     pub kept_units: u64,
     /// Seed of the draws.
     pub seed: u64,

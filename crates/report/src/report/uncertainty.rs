@@ -106,7 +106,7 @@ fn drawn(uncertainty: &UncertaintyEntry) -> String {
     };
     let kept = match uncertainty.kept_units {
         0 => String::new(),
-        count => format!(" (units, ports and banks as in the file in {count} draws, where it has no place on others)"),
+        count => format!(" (in {count} draws some units, ports or banks are the file's, as it has no place on others)"),
     };
     format!(
         "Ranges are of {} draws of {drawn} uncertain fields (seed {}){refused}, with the mapping held{kept}. They do not contain the \
