@@ -249,3 +249,12 @@ fn the_least_scratchpad_that_is_told_is_the_least() {
     assert!(run(least - 16).contains("operator `scores` needs"), "{least}");
     assert!(!run(least).contains("operator `scores` needs"), "{least}");
 }
+
+/// A time of each step of training is for stacks that train.
+#[test]
+fn a_time_of_training_steps_is_refused_by_a_stack_that_serves() {
+    let arguments = "pod dgx-a100 --model gpt2 --phase decode --stack serving --batch 8 --seq 64 \
+                     --parallel tp=1 --set arch.stack.serving.training_step_us=5";
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    command_refused(Path::new("."), &arguments, "`stack.serving.training_step_us` has no effect");
+}

@@ -43,10 +43,32 @@ fn the_parts_of_a_step_add_up_and_nothing_beats_its_bound() {
     assert!(run["bound_s"].as_f64().expect("seconds") < all);
 }
 
+/// What a step takes beside its passes is one time, whatever the number of micro-batches.
+#[test]
+fn a_step_has_one_time_beside_its_passes() {
+    for batch in ["48", "96"] {
+        let run = |us: &str| {
+            let set = format!("arch.stack.popart.training_step_us={us}");
+            step(
+                "ipu-pod16",
+                "bert-large",
+                "pp=8,dp=2,zero=1",
+                &[&BERT[..], &["--batch", batch, "--set", &set]].concat(),
+            )
+        };
+        let (without, with) = (run("0"), run("160000"));
+        let seconds = |run: &Value| run["step_s"].as_f64().expect("seconds");
+        assert!((seconds(&with) - seconds(&without) - 0.16).abs() < 1e-9, "{batch}");
+        assert!(with["notes"].to_string().contains("160 ms of each step are `stack.popart.training_step_us`"));
+        assert!(!without["notes"].to_string().contains("training_step_us"));
+    }
+}
+
 #[test]
 fn a_step_takes_as_long_as_its_deepest_stage() {
     let run = |layers: &[&str]| {
-        let further = [&BERT[..], &["--batch", "48"], layers].concat();
+        let passes_alone = ["--set", "arch.stack.popart.training_step_us=0"];
+        let further = [&BERT[..], &["--batch", "48"], &passes_alone, layers].concat();
         step("ipu-pod16", "bert-large", "pp=8,recompute=full", &further)["step_s"].as_f64().expect("seconds")
     };
     let (equal, uneven) = (run(&[]), run(&["--stage-layers", "2.5,2.5,2.5,3,3,3,3,4.5"]));

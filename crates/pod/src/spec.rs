@@ -93,6 +93,7 @@ struct StackSpec {
     scatter_gather: Spanned<bool>,
     tensor_parts: Option<Spanned<Count>>,
     sharding: Option<Table<ShardingSpec>>,
+    training_step_us: Option<Spanned<Real>>,
     step_us: Option<Spanned<Real>>,
     token_us: Option<Spanned<Real>>,
     pass_tokens: Option<Spanned<Count>>,
@@ -354,6 +355,9 @@ fn sharding(source: &Source, spec: &StackSpec, field: &impl Fn(&str) -> String) 
 /// Fields of a stack that say something of kernels and engines on GPUs.
 const GPU_FIELDS: [&str; 4] = ["expert_skew", "expert_call_us", "hidden_launches", "groups_heads"];
 
+/// The field of a stack that only training reads.
+const TRAINING_STEP_US: &str = "training_step_us";
+
 /// Refuses a field of a stack that has no effect on its chips.
 fn check_read(
     source: &Source,
@@ -367,7 +371,11 @@ fn check_read(
         let title = format!("`{field}` has no effect: {} is no GPU", chip.device().name());
         return Err(source.error(span, title, "read by stacks that serve on GPUs"));
     }
-    if kind.serves() {
+    if key == TRAINING_STEP_US && !kind.trains() {
+        let title = format!("`{field}` has no effect: the stack {:?} serves alone", kind.name());
+        return Err(source.error(span, title, "read by stacks of training"));
+    }
+    if kind.serves() || key == TRAINING_STEP_US {
         return Ok(());
     }
     let title = format!("`{field}` has no effect: the stack {:?} trains alone", kind.name());
@@ -418,6 +426,7 @@ fn stack(source: &Source, spec: &StackSpec, protocols: &[Protocol], chip: &AnyCh
         Ok([Orchestration::Software, Orchestration::Hardware][chosen])
     };
     Ok(Stack {
+        training_step_us: time(TRAINING_STEP_US, &spec.training_step_us)?,
         step_us: time("step_us", &spec.step_us)?,
         token_us: time("token_us", &spec.token_us)?,
         scheduler: Scheduler {

@@ -294,6 +294,9 @@ pub struct Stack {
     /// With sequence parallelism, parts in which a tensor collective and the product beside it run, each part of the one beside another
     /// of the other; 1 exposes all of it.
     pub tensor_parts: u64,
+    /// Training: microseconds of each step beside its passes, collectives and updates, whatever the number of micro-batches: the host's
+    /// call, data and metrics.
+    pub training_step_us: f64,
     /// Serving: microseconds of the host between one step of the model and the next.
     pub step_us: f64,
     /// Serving: microseconds of the host for each token that it hands to a user.
@@ -320,6 +323,19 @@ pub struct Stack {
     pub memory_share: f64,
     /// Serving on RDUs: who launches sections, if not as the chip's file says.
     pub orchestration: Option<Orchestration>,
+}
+
+impl Stack {
+    /// What of a training step does not follow from what is trained.
+    pub(super) fn beside_note(&self) -> Option<String> {
+        let name = self.kind.name();
+        (self.training_step_us > 0.0).then(|| {
+            format!(
+                "{} ms of each step are `stack.{name}.training_step_us`, the same for every model: the system file says what it is from",
+                self.training_step_us / 1e3
+            )
+        })
+    }
 }
 
 /// The host of a node.

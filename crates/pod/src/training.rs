@@ -58,7 +58,7 @@ pub struct StepTime {
     /// What the optimiser's step takes longer because its state comes from the host and goes back, and waiting for activations and
     /// weights that move between chip and host.
     pub offload: f64,
-    /// Waiting for the host.
+    /// Waiting for the host, and what a step takes beside its passes, collectives and updates.
     pub other: f64,
 }
 
@@ -450,7 +450,8 @@ impl Builder<'_> {
     fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated, period: &Period) -> TrainingStep {
         let (job, p) = (self.job, &self.job.parallel);
         let micro = job.micro_batches();
-        let step_s = period.end as f64 / 1e9;
+        let beside_s = self.stack.training_step_us / 1e6;
+        let step_s = period.end as f64 / 1e9 + beside_s;
         // The chip that waits least.
         let actors = period.spent.iter().copied().enumerate();
         let (actor, spent) = actors.min_by_key(|(_, spent)| spent.bubble).unwrap_or((0, Spent::default()));
@@ -478,7 +479,7 @@ impl Builder<'_> {
             data_comm: s(spent.reduce),
             optimizer: s(spent.optimizer) - offload,
             offload: offload + all.offload,
-            other: all.waiting,
+            other: all.waiting + beside_s,
         };
         let device = self.system.chip.device();
         let peak = device.peak_flops(Dtype::Bf16).or_else(|| device.peak_flops(Dtype::Fp16)).unwrap_or(f64::INFINITY);
@@ -492,6 +493,7 @@ impl Builder<'_> {
         notes.extend(phased::note(self.system, job, self.pieces.streamed));
         notes.extend(self.pieces.swapped.note(job));
         notes.extend(job.stale_note());
+        notes.extend(self.stack.beside_note());
         let gradients = if self.stack.kind.reduces_on_the_way() {
             "gradients are added up on their way to the memory outside"
         } else if p.shards_passes() && self.stack.sharding.waits {

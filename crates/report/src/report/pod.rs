@@ -406,7 +406,7 @@ impl PodReport<'_> {
                 continue;
             }
             let on_tiles = self.stack.kind == StackKind::Popart && name == "waiting for the host";
-            let name = if on_tiles { "waiting for what is streamed" } else { name };
+            let name = if on_tiles { "the host, and what is streamed" } else { name };
             table.add_row(vec![name.to_owned(), si(seconds, "s"), percent(seconds / step.step_s)]);
         }
         table.trim_fmt()
