@@ -62,6 +62,8 @@ fn a_step_has_one_time_beside_its_passes() {
         assert!(with["notes"].to_string().contains("160 ms of each step are `stack.popart.training_step_us`"));
         assert!(!without["notes"].to_string().contains("training_step_us"));
     }
+    let alone = step("ipu-pod16", "gpt2", "pp=1", &["--batch", "1", "--seq", "64"]);
+    assert!(!alone["notes"].to_string().contains("training_step_us"), "{}", alone["notes"]);
 }
 
 #[test]

@@ -294,8 +294,8 @@ pub struct Stack {
     /// With sequence parallelism, parts in which a tensor collective and the product beside it run, each part of the one beside another
     /// of the other; 1 exposes all of it.
     pub tensor_parts: u64,
-    /// Training: microseconds of each step beside its passes, collectives and updates, whatever the number of micro-batches: the host's
-    /// call, data and metrics.
+    /// Training: microseconds of each step of several chips beside its passes, collectives and updates, whatever the number of
+    /// micro-batches: the host's call, data and metrics, the replicas' sync.
     pub training_step_us: f64,
     /// Serving: microseconds of the host between one step of the model and the next.
     pub step_us: f64,
@@ -326,13 +326,18 @@ pub struct Stack {
 }
 
 impl Stack {
+    /// Microseconds of a training step beside its passes, collectives and updates; a chip alone has none.
+    pub(super) fn beside_us(&self, chips: u64) -> f64 {
+        if chips > 1 { self.training_step_us } else { 0.0 }
+    }
+
     /// What of a training step does not follow from what is trained.
-    pub(super) fn beside_note(&self) -> Option<String> {
+    pub(super) fn beside_note(&self, beside_us: f64) -> Option<String> {
         let name = self.kind.name();
-        (self.training_step_us > 0.0).then(|| {
+        (beside_us > 0.0).then(|| {
             format!(
                 "{} ms of each step are `stack.{name}.training_step_us`, the same for every model: the system file says what it is from",
-                self.training_step_us / 1e3
+                beside_us / 1e3
             )
         })
     }

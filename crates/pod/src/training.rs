@@ -450,7 +450,8 @@ impl Builder<'_> {
     fn finished(&self, comm: &TensorComm, reduce: &[u64], simulated: Simulated, period: &Period) -> TrainingStep {
         let (job, p) = (self.job, &self.job.parallel);
         let micro = job.micro_batches();
-        let beside_s = self.stack.training_step_us / 1e6;
+        let beside_us = self.stack.beside_us(p.chips());
+        let beside_s = beside_us / 1e6;
         let step_s = period.end as f64 / 1e9 + beside_s;
         // The chip that waits least.
         let actors = period.spent.iter().copied().enumerate();
@@ -493,7 +494,7 @@ impl Builder<'_> {
         notes.extend(phased::note(self.system, job, self.pieces.streamed));
         notes.extend(self.pieces.swapped.note(job));
         notes.extend(job.stale_note());
-        notes.extend(self.stack.beside_note());
+        notes.extend(self.stack.beside_note(beside_us));
         let gradients = if self.stack.kind.reduces_on_the_way() {
             "gradients are added up on their way to the memory outside"
         } else if p.shards_passes() && self.stack.sharding.waits {
