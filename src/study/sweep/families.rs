@@ -32,12 +32,11 @@ struct Resource {
     of: fn(&Chip) -> u64,
 }
 
-const RESOURCES: [Resource; 16] = [
+const RESOURCES: [Resource; 15] = [
     Resource { path: "grid.columns", of: |chip| u64::from(chip.grid.columns) },
     Resource { path: "grid.rows", of: |chip| u64::from(chip.grid.rows) },
     Resource { path: "grid.pcus", of: Chip::pcus },
     Resource { path: "grid.agcus", of: |chip| chip.grid.ags() },
-    Resource { path: "pcu.stages", of: |chip| chip.pcu.stages },
     Resource { path: "pcu.accumulator_sets", of: |chip| chip.pcu.accumulator_sets },
     Resource { path: "pcu.tail_elements", of: |chip| chip.pcu.tail_elements },
     Resource { path: "pcu.vector_inputs", of: |chip| chip.pcu.vector_inputs },
@@ -57,17 +56,16 @@ const OF_THE_GRID: [&str; 4] = ["grid.tile_columns", "grid.tile_rows", "grid.die
 /// Whether a field says how much of a resource there is, rates apart.
 pub(super) fn is_amount(path: &str) -> bool {
     let is_in = |table: &str| path.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    RESOURCES.iter().any(|resource| is_in(resource.path)) || is_in("pcu.lanes") || OF_THE_GRID.contains(&path)
+    RESOURCES.iter().any(|resource| is_in(resource.path)) || OF_THE_GRID.contains(&path)
 }
 
-/// How much a chip has of what may grow: clock, speed of launches, rate and nearness of each memory tier, lanes of each data type, and
-/// the resources of the table.
+/// How much a chip has of what may grow: clock, speed of launches, rate and nearness of each memory tier, and the resources of the table.
+/// More lanes or stages of a PCU are none: tiles that fill an array leave a larger one idle in part.
 pub(super) fn resources(chip: &Chip) -> Vec<f64> {
     let of_tiers = chip.memory.iter().flat_map(|tier| [tier.bandwidth_bytes_per_s as f64, -tier.latency_ns]);
-    let lanes = chip.pcu.lanes.values().map(|&lanes| lanes as f64);
     let launch_s = chip.seconds(chip.launch_cycles());
     let amounts = RESOURCES.iter().map(|resource| (resource.of)(chip) as f64);
-    [chip.clock_hz as f64, -launch_s].into_iter().chain(of_tiers).chain(lanes).chain(amounts).collect()
+    [chip.clock_hz as f64, -launch_s].into_iter().chain(of_tiers).chain(amounts).collect()
 }
 
 /// A ground, and what its mappings compete with.

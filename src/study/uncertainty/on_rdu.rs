@@ -103,7 +103,8 @@ impl Holding<'_> {
             run_with(sets, &|set| !homeless.contains(set.raw()))
                 .or_else(|| run_with(sets, &|set| leaves_the_configuration(set)))
         });
-        let (kept_units, mut in_part) = (without.len(), in_part.into_iter());
+        let kept_units = in_part.iter().flatten().count();
+        let mut in_part = in_part.into_iter();
         let points = whole.into_iter().map(|points| points.or_else(|| in_part.next().flatten())).collect();
         (points, kept_units)
     }
@@ -111,9 +112,7 @@ impl Holding<'_> {
     /// Every mode on a draw by the fastest of the mappings that are held; fused may have the sections of any other mode.
     fn run(&self, sets: &[Override]) -> Option<Vec<DrawEntry>> {
         let chip = (self.chip)(sets).ok()?;
-        let is_drawn = |end: &Override| sets.iter().any(|set| set.raw() == end.raw());
-        let of_ends = self.of_ends.iter().filter(|(end, _)| is_drawn(end)).map(|(_, held)| held);
-        let candidates: Vec<&Vec<Held<'_>>> = of_ends.chain([&self.own]).collect();
+        let candidates = self.candidates(sets);
         let fastest = |entries: Vec<DrawEntry>| entries.into_iter().min_by(|a, b| a.time_s.total_cmp(&b.time_s));
         let of_mode = |mode: usize| fastest(candidates.iter().filter_map(|held| held[mode].run(&chip, sets)).collect());
         let mut points: Vec<DrawEntry> = (0..self.modes.len()).map(of_mode).collect::<Option<_>>()?;
@@ -123,7 +122,17 @@ impl Holding<'_> {
         Some(points)
     }
 
+    /// What may run on a draw: the chip's own mappings, and those of ends of ranges that were drawn.
+    fn candidates(&self, sets: &[Override]) -> Vec<&Vec<Held<'_>>> {
+        let is_drawn = |end: &Override| sets.iter().any(|set| set.raw() == end.raw());
+        let of_ends = self.of_ends.iter().filter(|(end, _)| is_drawn(end)).map(|(_, held)| held);
+        of_ends.chain([&self.own]).collect()
+    }
+
+    /// Whether every mode has a mapping that runs with one field as it was drawn.
     fn has_place(&self, set: &Override) -> bool {
-        (self.chip)(std::slice::from_ref(set)).is_ok_and(|chip| self.own.iter().all(|held| held.has_place(&chip)))
+        let Ok(chip) = (self.chip)(std::slice::from_ref(set)) else { return false };
+        let candidates = self.candidates(std::slice::from_ref(set));
+        (0..self.modes.len()).all(|mode| candidates.iter().any(|held| held[mode].has_place(&chip)))
     }
 }

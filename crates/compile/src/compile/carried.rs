@@ -5,11 +5,11 @@
 //! their banks, which may be larger. So it takes no longer than before, but for timing anomalies. Else its mappings are placed and routed
 //! anew ([`recompiled`](super::recompile::recompiled)).
 
-use rdusim_cost::cost::Stop;
+use rdusim_cost::cost::{GatherPorts, Stop};
 use rdusim_graph::arch::Chip;
 use rdusim_graph::workload::Workload;
 use rdusim_program::verifier::violations;
-use rdusim_program::{Buffer, Configuration, Fabric, Flow, Port, Resource, Section, tensor_tiers};
+use rdusim_program::{Buffer, Configuration, Fabric, Flow, Mapping, Port, Resource, Section, Style, tensor_tiers};
 
 use super::compiled::Compiled;
 use super::recompile::recompiled;
@@ -27,10 +27,10 @@ pub fn handed_on(
     verbatim.or_else(|| recompiled(chip, workload, of, stop))
 }
 
-/// The configuration `of` on `chip`, with the same units, links and ports; `None` if it breaks a rule of that chip, or if tensors lie in
-/// other tiers there.
+/// The configuration `of` on `chip`, with the same units, links and ports; `None` if it breaks a rule of that chip, if tensors lie in
+/// other tiers there, or if its stages would take other times.
 pub fn carried(from: &Chip, chip: &Chip, workload: &Workload, of: &Configuration) -> Option<Configuration> {
-    if from.grid.units != chip.grid.units || from.grid.columns != chip.grid.columns {
+    if from.grid.units != chip.grid.units || from.grid.columns != chip.grid.columns || !has_same_work(from, chip, of) {
         return None;
     }
     if tensor_tiers(chip, workload).ok()? != of.tiers {
@@ -40,6 +40,20 @@ pub fn carried(from: &Chip, chip: &Chip, workload: &Workload, of: &Configuration
     let sections = of.sections.iter().map(|section| names.section(workload, section)).collect::<Option<_>>()?;
     let configuration = Configuration { sections, ..of.clone() };
     violations(chip, workload, names.on, &configuration).is_empty().then_some(configuration)
+}
+
+/// Whether all that the work of its stages is counted from is the same: a configuration holds cycles and flits of their passes.
+fn has_same_work(one: &Chip, other: &Chip, of: &Configuration) -> bool {
+    let arrays = |chip: &Chip| {
+        let pcu = &chip.pcu;
+        (pcu.lanes.clone(), [pcu.stages, pcu.accumulator_sets, pcu.tail_elements], pcu.simd_stages.clone())
+    };
+    let gathers = |mapping: &Mapping| matches!(mapping, Mapping::Gemm(gemm) if gemm.style == Style::Gather);
+    let mut mappings = of.sections.iter().flat_map(|section| &section.stages).map(|stage| &stage.mapping);
+    arrays(one) == arrays(other)
+        && one.emulated == other.emulated
+        && one.network.flit_bytes == other.network.flit_bytes
+        && (GatherPorts::new(one) == GatherPorts::new(other) || !mappings.any(gathers))
 }
 
 /// Two chips of the same grid, each with its numbers of links and ports.
@@ -66,6 +80,9 @@ impl Names<'_> {
         let sram_bytes = section.taken_banks(chip).iter().sum::<u64>() * chip.pmu.bank_bytes();
         let of_slots = |buffer: &Buffer| buffer.pieces.len() as u64 * buffer.spec.slot_bytes * buffer.spec.depth;
         let payload_bytes: u64 = section.buffers.iter().map(of_slots).sum();
+        for prefetch in &mut section.prefetches {
+            prefetch.bank_bytes = prefetch.bank_bytes / self.from.pmu.bank_bytes().max(1) * self.chip.pmu.bank_bytes();
+        }
         Some(Section { sram_bytes, sram_bank_loss_bytes: sram_bytes.saturating_sub(payload_bytes), ..section })
     }
 
@@ -108,6 +125,7 @@ mod tests {
     use crate::compile::{BaseCache, Effort, compile_with};
     use rdusim_base::input::Override;
     use rdusim_base::mode::Mode;
+    use rdusim_base::units::Dtype;
     use rdusim_engines::sim::simulate;
     use rdusim_graph::arch;
     use rdusim_graph::workload;
@@ -135,7 +153,6 @@ mod tests {
             vec![format!("arch.pmu.write_ports={}", poor.pmu.write_ports + 1)],
             vec![format!("arch.pcu.vector_inputs={}", poor.pcu.vector_inputs + 1)],
             vec![format!("arch.pcu.vector_outputs={}", poor.pcu.vector_outputs + 1)],
-            vec![format!("arch.pcu.tail_elements={}", poor.pcu.tail_elements * 2)],
             vec!["arch.grid.agcus.top={ first = 3, count = 1, ags = 1 }".to_owned()],
         ];
         for sets in &more {
@@ -144,8 +161,21 @@ mod tests {
                 carried(&poor, &rich, &graph, of).unwrap_or_else(|| panic!("a legal configuration: {sets:?}"));
             assert!(simulate(&rich, &graph, &carried, Fidelity::Event).cycles <= before, "{sets:?}");
         }
-        // With half of the SRAM its slots take more banks than they have, and links that are used may be missing.
-        let poorer = chip(&[&format!("arch.pmu.capacity_bytes={}", bytes / 64)]);
-        assert!(super::carried(&poor, &poorer, &graph, of).is_none());
+        // With less SRAM its slots take more banks than they have; links, ports or generators that it uses may be missing; arrays that
+        // are slower take longer than its passes say.
+        let lanes = poor.pcu.lanes[&Dtype::Fp32];
+        let less = [
+            format!("arch.pmu.capacity_bytes={}", bytes / 64),
+            format!("arch.network.links_per_direction={}", poor.network.links_per_direction - 1),
+            "arch.grid.agcus.left={ first = 0, count = 1, ags = 1 }".to_owned(),
+            format!("arch.pcu.lanes.fp32={}", lanes / 2),
+            format!("arch.pcu.tail_elements={}", poor.pcu.tail_elements / 2),
+            "arch.pcu.accumulator_sets=1".to_owned(),
+            format!("arch.network.flit_bytes={}", poor.network.flit_bytes / 2),
+            "arch.grid.rows=16".to_owned(),
+        ];
+        for set in &less {
+            assert!(super::carried(&poor, &chip(&[set]), &graph, of).is_none(), "{set}");
+        }
     }
 }
