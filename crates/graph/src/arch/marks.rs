@@ -19,6 +19,9 @@ const MARK: &str = "assumed";
 /// The table of ranges.
 const RANGES: &str = "ranges";
 
+/// Fields of a memory tier that are 0 without a part.
+const ZERO_IF_LEFT_OUT: [&str; 2] = ["turnaround_ns", "non_sequential_ns"];
+
 /// Numbers that one comment governs and that are uncertain together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assumption {
@@ -143,6 +146,7 @@ pub fn assumptions(text: &str) -> Assumptions {
     let mut finder = Finder::new(text);
     finder.ranges = ranges_of(document.as_table());
     finder.table(document.as_table(), &mut Vec::new(), None);
+    finder.left_out(document.as_table(), false);
     finder.found.sort_by_key(|found| found.at);
     let mut result = Assumptions::default();
     let mut last_comment = None;
@@ -190,6 +194,7 @@ pub(super) fn check_ranges(
     // With a range for each, every number is found.
     finder.ranges = spec.get_ref().keys().map(|path| (path.get_ref().clone(), (0.0, 0.0))).collect();
     finder.table(document.as_table(), &mut Vec::new(), None);
+    finder.left_out(document.as_table(), true);
     let mut numbers: Vec<String> =
         finder.found.iter().filter(|found| found.number.is_some()).map(|found| found.path.join(".")).collect();
     numbers.sort();
@@ -290,6 +295,21 @@ struct Finder<'a> {
 impl<'a> Finder<'a> {
     fn new(text: &'a str) -> Self {
         Self { lines: Lines::new(text), ranges: BTreeMap::new(), found: Vec::new(), sources: Sources::default() }
+    }
+
+    /// Fields with a range that a memory tier leaves out, and that are 0 there; `of_parts`: also those that a part gives.
+    fn left_out(&mut self, document: &dyn TableLike, of_parts: bool) {
+        let Some(tiers) = document.get("memory").and_then(Item::as_array_of_tables) else { return };
+        for tier in tiers.iter().filter(|tier| of_parts || !tier.contains_key("part")) {
+            let Some(name) = tier.get("name").and_then(Item::as_str) else { continue };
+            for key in ZERO_IF_LEFT_OUT.into_iter().filter(|key| !tier.contains_key(key)) {
+                let path = ["memory", name, key].map(str::to_owned).to_vec();
+                if let Some(&range) = self.ranges.get(&path.join(".")) {
+                    let number = Some(Number::Real(0.0));
+                    self.found.push(MarkedField { at: usize::MAX, path, number, range: Some(range), comment: None });
+                }
+            }
+        }
     }
 
     /// Fields of a table; `header` is the line of its header, and of an inline table that of its key.
