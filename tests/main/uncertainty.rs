@@ -73,7 +73,7 @@ fn one_draw_is_no_range() {
 }
 
 /// What no vendor says, a DRAM part's turnarounds and row misses and whether there are two links a direction or one, is within the
-/// ranges that are printed of the shipped chip. One link more or less moves a time by less than what the others leave open.
+/// ranges that are printed of the shipped chip.
 #[test]
 fn ranges_of_a_shipped_chip_hold_a_memory_part_and_one_link() {
     let on = |more: &[&str]| {

@@ -38,8 +38,7 @@ pub(super) struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// Seconds of each mode with overrides. The base's configurations compete there with what the search finds, which may take another
-    /// turn.
+    /// Seconds of each mode with overrides: what the search finds there or a configuration of the base, whichever is faster.
     pub(super) fn seconds(&self, sets: &[Override]) -> Result<Vec<f64>, Diagnostic> {
         let sets: Vec<&Override> = sets.iter().collect();
         let chip = match self.inputs.any_chip(&sets)?.into_rdu() {

@@ -71,7 +71,7 @@ impl Built {
 /// What was found for the points of one ground.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Their chip.
+    /// The chip that it was found for: what runs on another is carried from this one.
     chip: Chip,
     /// Mode by mode.
     compiled: Vec<Compiled>,
@@ -88,8 +88,8 @@ impl Found {
     }
 }
 
-/// Points of equal content have equal results; those of equal ground share their configurations; those of one family differ in
-/// resources alone.
+/// Points of equal content have equal results; those of equal ground share their configurations; those of one family differ only in
+/// how much their chips have of some resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Keys {
     pub(super) content: u128,
